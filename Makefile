@@ -1,0 +1,37 @@
+# Everything a newcomer needs: `make demo`, then `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup demo test proof check format bench clean
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/covey demo
+
+test: setup
+	$(BIN)/python -m pytest tests
+
+proof: setup
+	COVEY_PROOF=full $(BIN)/python -m pytest tests
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache

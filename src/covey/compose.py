@@ -1,0 +1,75 @@
+"""From a URL to everything below it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from . import env
+from .engine.engine import Engine
+from .errors import InvalidInput
+from .store import migrate
+from .store.sqlite import Sqlite
+from .store.store import Store
+
+
+def open_engine(url: str | None = None, *, create: bool = True, upgrade: bool = False) -> Engine:
+    """The engine for a database, its tables in place. ``upgrade`` applies migrations to an old one."""
+    dialect = open_dialect(url or find_database(), create=create)
+    try:
+        found = migrate.current(dialect)
+        if found == 0 or upgrade:
+            migrate.migrate(dialect, database_id=env.new_database_id(), now=env.now())
+        else:
+            migrate.check(found, migrate.newest(dialect.name), dialect.url)
+        engine = Engine(Store(dialect), clock=env.now, rng=env.rng)
+        if engine.stored_settings().get("durability") == "normal":
+            dialect.set_durability("normal")
+    except BaseException:
+        dialect.close()
+        raise
+    return engine
+
+
+def open_dialect(url: str, *, create: bool = True) -> Sqlite:
+    if url in ("memory:", "sqlite://:memory:", ":memory:"):
+        return Sqlite.memory(secrets.token_hex(4))
+    if url.startswith("memory:"):
+        return Sqlite.memory(url.removeprefix("memory:"))
+    scheme, marker, rest = url.partition("://")
+    if marker and scheme not in ("sqlite", "file"):
+        raise InvalidInput(f"no database of the kind {scheme!r}; pass a path, or sqlite:///path")
+    path = url if not marker else "/" + rest.lstrip("/") if rest.startswith("/") else rest
+    if not path or "\x00" in path:
+        raise InvalidInput("the database needs a path, for example --db ./queue.db")
+    return Sqlite(os.path.expanduser(path), create=create)
+
+
+def find_database(start: str | None = None) -> str:
+    """COVEY_DB, else the nearest covey.toml upwards, else one per user."""
+    if given := os.environ.get("COVEY_DB"):
+        return given
+    if found := _from_toml(Path(start or os.getcwd())):
+        return found
+    home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "covey"
+    home.mkdir(parents=True, exist_ok=True)
+    return str(home / "queue.db")
+
+
+def _from_toml(directory: Path) -> str | None:
+    for place in (directory, *directory.parents):
+        file = place / "covey.toml"
+        if file.is_file():
+            import tomllib
+
+            try:
+                named = tomllib.loads(file.read_text()).get("db")
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+                raise InvalidInput(f"{file}: {error}") from None
+            if named is None:
+                continue
+            if not isinstance(named, str):
+                raise InvalidInput(f'{file}: db must be a string, as in db = "queue.db"')
+            return named if "://" in named else str(place / named)
+    return None

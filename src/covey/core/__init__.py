@@ -1,0 +1,1 @@
+"""Pure rules and words: no I/O, no clock, no chance."""

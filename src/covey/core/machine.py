@@ -1,0 +1,211 @@
+"""The rules of one job: which signal turns which state into what. Pure; SQL applies what is decided here.
+
+`RULES` is the whole table as data. A pair that is not in it is refused, and a test walks every state × signal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Literal
+
+from msgspec import Struct
+
+from ..errors import Refused, StillStopping
+from .model import ENDED, MAX_INTERRUPTIONS, Row, State
+from .retry import backoff_s
+
+SECOND = 1_000_000
+
+Name = Literal[
+    "due",
+    "unblocked",
+    "claim",
+    "success",
+    "failure",
+    "abort",
+    "snooze",
+    "taken_back",
+    "stopped",
+    "worker_lost",
+    "pool_lost",
+    "stranded",
+    "gone",
+    "children_ended",
+    "cancel",
+    "retry",
+]
+SIGNALS: tuple[Name, ...] = Name.__args__  # type: ignore[attr-defined]
+
+
+class Signal(Struct, frozen=True):
+    """Something that happened to a job."""
+
+    name: Name
+    error: str | None = None
+    after_s: float | None = None  # failure: instead of the back-off; snooze: how long
+    children: int = 0  # success: how many were spawned
+    all: bool = False  # retry: delete the children and start over
+
+
+class Change(Struct, frozen=True):
+    """What a signal does to a row. Counters are steps, so that one statement can apply a Change to many rows."""
+
+    state: State
+    fence: int = 0
+    attempts: int = 0
+    fresh_attempts: bool = False  # attempts begin at 0 again
+    interruptions: int = 0
+    run_at: int | None = None
+    keeps_pool: bool = False
+    error: str | None = None
+    phase: str | None = None
+    drops_children: bool = False
+    opens_children: bool = False  # descendants that are not completed become pending
+    charged: bool = False  # an attempt that ended badly: worth a row of history
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+
+Rule = Callable[[Row, Signal, int, Random], Change]
+
+PENDING = Change("pending")
+CLAIMED = Change("processing", fence=1, attempts=1, keeps_pool=True)
+COMPLETED = Change("completed")
+HANDED_BACK = Change("pending", attempts=-1)
+STRANDED = Change("pending", fence=1, attempts=-1)
+RELEASED = Change("cancelled")
+CANCELLED = Change("cancelled", fence=1)
+
+
+def ready(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    return PENDING
+
+
+def claim(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    return CLAIMED
+
+
+def succeed(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    return Change("waiting") if signal.children else COMPLETED
+
+
+def fail(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    """Back off while attempts are left, else bury."""
+    error = signal.error or "failed without a reason"
+    if row.attempts >= row.max_attempts:
+        return Change("dead", error=error, charged=True)
+    delay_s = signal.after_s
+    if delay_s is None:
+        delay_s = backoff_s(
+            row.attempts, base=row.backoff_base, cap_s=row.backoff_cap_s, jitter=bool(row.jitter), rng=rng
+        )
+    return Change("failed", run_at=now + int(delay_s * SECOND), error=error, charged=True)
+
+
+def abort(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    return Change("dead", error=signal.error or "aborted", charged=True)
+
+
+def snooze(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    return Change("scheduled", attempts=-1, run_at=now + int((signal.after_s or 0) * SECOND))
+
+
+def hand_back(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    return HANDED_BACK
+
+
+def strand(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    """Claimed in an answer that its pool never saw. The fence rises, should the answer turn up after all."""
+    return STRANDED
+
+
+def lose_pool(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    """A pool runs no user code, so its loss costs the job nothing; bounded, because something may well kill pools."""
+    if row.interruptions + 1 > MAX_INTERRUPTIONS:
+        error = f"interrupted {row.interruptions + 1} times: each time its pool was lost while it ran"
+        return Change("dead", fence=1, interruptions=1, error=error, charged=True)
+    return Change("pending", fence=1, attempts=-1, interruptions=1)
+
+
+def release(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    return RELEASED
+
+
+def settle(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    """The last child has ended: the join runs, or the job ends as its children did."""
+    if row.joins and (not row.children_failed or row.on_error == "collect"):
+        return Change("pending", phase="join", fresh_attempts=True)
+    if row.children_failed:
+        return Change("dead", error=signal.error or f"{row.children_failed} of {row.children_total} children failed")
+    return COMPLETED
+
+
+def cancel(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    """A running family keeps its pool, and with it limits and lanes, until it is gone."""
+    return Change("cancelled", fence=1, keeps_pool=True) if row.pool is not None else CANCELLED
+
+
+def try_again(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    return Change("pending", run_at=None)
+
+
+def reopen(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    """A person wants it after all: a fresh count of attempts, the history kept."""
+    if row.pool is not None:
+        raise StillStopping(f"job {row.id} is still stopping; its processes are not gone yet")
+    if signal.all:
+        return Change("pending", fresh_attempts=True, phase="run", drops_children=True)
+    if row.children_total and row.phase == "run":
+        return Change("waiting", fresh_attempts=True, opens_children=True)
+    return Change("pending", fresh_attempts=True)
+
+
+RULES: dict[tuple[State, Name], Rule] = {
+    ("scheduled", "due"): ready,
+    ("failed", "due"): ready,
+    ("blocked", "unblocked"): ready,
+    ("pending", "claim"): claim,
+    ("processing", "success"): succeed,
+    ("processing", "failure"): fail,
+    ("processing", "worker_lost"): fail,
+    ("processing", "abort"): abort,
+    ("processing", "snooze"): snooze,
+    ("processing", "taken_back"): hand_back,
+    ("processing", "stopped"): hand_back,
+    ("processing", "pool_lost"): lose_pool,
+    ("processing", "stranded"): strand,
+    ("cancelled", "gone"): release,
+    ("cancelled", "stranded"): release,
+    ("cancelled", "pool_lost"): release,
+    ("waiting", "children_ended"): settle,
+    ("scheduled", "cancel"): cancel,
+    ("blocked", "cancel"): cancel,
+    ("pending", "cancel"): cancel,
+    ("processing", "cancel"): cancel,
+    ("waiting", "cancel"): cancel,
+    ("failed", "cancel"): cancel,
+    ("failed", "retry"): try_again,
+    ("dead", "retry"): reopen,
+    ("cancelled", "retry"): reopen,
+}
+
+ADVICE: dict[tuple[State, Name], str] = {
+    ("completed", "retry"): "it completed; `retry --again` queues it as a new job",
+    ("pending", "retry"): "it is already waiting for a worker",
+    ("processing", "retry"): "it is running; cancel it first",
+    ("scheduled", "retry"): "it has not run yet; `edit --run-at now` starts it sooner",
+    ("blocked", "retry"): "it waits for other jobs",
+    ("waiting", "retry"): "its children are still at work",
+}
+
+
+def decide(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    """The change that ``signal`` makes to ``row``; Refused if it makes none."""
+    rule = RULES.get((row.state, signal.name))
+    if rule is None:
+        advice = ADVICE.get((row.state, signal.name), f"a job that is {row.state} cannot be changed that way")
+        raise Refused(f"cannot {signal.name.replace('_', ' ')} job {row.id}: {advice}")
+    return rule(row, signal, now, rng)

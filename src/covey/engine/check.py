@@ -1,0 +1,85 @@
+"""What a job must look like before it is stored. One line says what is wrong, which, and what to do."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+
+from ..core.model import MAX_PAYLOAD, Spec
+from ..errors import InvalidInput, TooLarge
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,199}")
+BIGGEST = 2**63 - 1
+
+
+def check_spec(spec: Spec) -> Spec:
+    """The spec itself, or InvalidInput."""
+    check_queue(spec.queue)
+    check_text(spec.task, "task", most=300)
+    check_key(spec.key, "key")
+    check_key(spec.unique_key, "unique_key")
+    if spec.batch is not None:
+        check_text(spec.batch, "batch", most=200)
+    if spec.cwd is not None:
+        check_text(spec.cwd, "cwd", most=4096)
+    if spec.created_by is not None:
+        check_text(spec.created_by, "created_by", most=200)
+    for name, value in (spec.labels or {}).items():
+        check_text(name, "label", most=100)
+        check_text(value, f"label {name!r}", most=1000)
+    check_priority(spec.priority)
+    check_attempts(spec.policy.max_attempts)
+    check_timeout(spec.policy.timeout_s)
+    check_delay(spec.delay_s)
+    if spec.run_at is not None and not -BIGGEST <= spec.run_at <= BIGGEST:
+        raise InvalidInput("run_at is too far away; the year must be before 10000")
+    if not 0 <= spec.policy.backoff_cap_s < math.inf or not 1 <= spec.policy.backoff_base < math.inf:
+        raise InvalidInput("back-off needs a base of at least 1 and a cap of at least 0 seconds")
+    if spec.args is not None and len(spec.args) * 4 > MAX_PAYLOAD and len(spec.args.encode()) > MAX_PAYLOAD:
+        raise TooLarge(f"arguments of {spec.task}: over {MAX_PAYLOAD:,} bytes of JSON; pass a path or an id instead")
+    return spec
+
+
+def check_queue(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise InvalidInput(f"queue {name!r}: use letters, digits and _ . : @ / + -, at most 200")
+    return name
+
+
+def check_text(text: str, what: str, *, most: int) -> str:
+    if not text or len(text) > most:
+        raise InvalidInput(f"{what}: needs 1 to {most} characters, got {len(text)}")
+    if bad := next((c for c in text if unicodedata.category(c) in ("Cc", "Cs")), None):
+        raise InvalidInput(f"{what}: the character U+{ord(bad):04X} cannot be stored in a name")
+    return text
+
+
+def check_key(key: str | None, what: str) -> None:
+    if key is None:
+        return
+    check_text(key, what, most=300)
+    if key.isdigit():
+        raise InvalidInput(f"{what} {key!r}: digits only would be taken for an id; put a letter into it")
+
+
+def check_priority(priority: int) -> None:
+    if type(priority) is not int or not -(2**31) <= priority < 2**31:
+        raise InvalidInput(f"priority {priority!r}: a whole number, higher runs first")
+
+
+def check_attempts(max_attempts: int) -> None:
+    if type(max_attempts) is not int or not 1 <= max_attempts <= 1_000_000:
+        raise InvalidInput(
+            f"max_attempts {max_attempts!r}: it counts all runs, so it starts at 1 (one run, no retry)"
+        )
+
+
+def check_timeout(timeout_s: float | None) -> None:
+    if timeout_s is not None and not 0 < timeout_s < 1e9:
+        raise InvalidInput(f"timeout {timeout_s!r}: a number of seconds above 0")
+
+
+def check_delay(delay_s: float | None) -> None:
+    if delay_s is not None and not 0 <= delay_s < 1e10:
+        raise InvalidInput(f"delay {delay_s!r}: a number of seconds, 0 or more")

@@ -1,0 +1,270 @@
+"""The local engine: a Client for producers and people, a Source for pools. Each verb is one transaction."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from .. import config
+from ..core.machine import SECOND, Signal, decide
+from ..core.model import ENDED, Enqueued, Row, Spec
+from ..core.view import Change, Edit, JobView
+from ..env import failpoint
+from ..errors import Duplicate, InvalidInput, NotFound, Refused
+from ..store.store import Store
+from . import check
+from .turns import Turns
+from .views import Views
+
+Ref = str | int
+
+
+class Engine(Turns, Views):
+    """Everything that can be asked of one database. Safe to share between threads; not across a fork."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], int], rng: Random) -> None:
+        self.store = store
+        self.clock = clock
+        self.rng = rng
+        self._known_queues: set[str] = set()
+        self.database_id: str = store.value("meta")
+        self._listeners_init()
+
+    # ── enqueue ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def enqueue(self, specs: Sequence[Spec]) -> list[Enqueued]:
+        """All of them are on disk, in order, or none is."""
+        for spec in specs:
+            check.check_spec(spec)
+        if not specs:
+            return []
+        with self.store.transaction():
+            now = self.clock()
+            self._refuse_sealed()
+            answers = self._admit(specs)
+            fresh = [(spec, _starts_at(spec, now)) for spec, taken in zip(specs, answers, strict=True) if taken is None]
+            self._add_queues({spec.queue for spec, _ in fresh}, now)
+            ids = iter(self.store.insert(fresh, now)) if fresh else iter(())
+            enqueued = self._name(specs, answers, ids)
+            failpoint("enqueue.before_commit")
+        failpoint("enqueue.after_commit")
+        if fresh:
+            self._known_queues.update(spec.queue for spec, _ in fresh)
+            self.store.ring("pool")
+        return enqueued
+
+    def _admit(self, specs: Sequence[Spec]) -> list[int | None]:
+        """For each spec the id of the job that has its key already, or None if it is new."""
+        answers: list[int | None] = []
+        seen: dict[str, int] = {}
+        for place, spec in enumerate(specs):
+            taken = self.store.value("id_of_key", key=spec.key) if spec.key is not None else None
+            if taken is None and spec.unique_key is not None:
+                taken = self.store.value("id_of_unique_key", unique_key=spec.unique_key)
+            for name in {spec.key, spec.unique_key} - {None}:
+                if taken is None and name in seen:
+                    taken = -1 - seen[name]  # an earlier one of this very batch
+                seen.setdefault(str(name), place)
+            if taken is not None and spec.if_exists == "error":
+                who = f"job {taken}" if taken >= 0 else "another job of this batch"
+                raise Duplicate(f"the key {spec.key or spec.unique_key!r} is taken by {who}", max(taken, 0))
+            answers.append(taken)
+        return answers
+
+    @staticmethod
+    def _name(specs: Sequence[Spec], answers: list[int | None], ids: Any) -> list[Enqueued]:
+        named: list[Enqueued] = []
+        for taken in answers:
+            if taken is None:
+                named.append(Enqueued(next(ids)))
+            elif taken < 0:
+                named.append(Enqueued(named[-1 - taken].id, existing=True))
+            else:
+                named.append(Enqueued(taken, existing=True))
+        return named
+
+    def _add_queues(self, names: set[str], now: int) -> None:
+        for name in names - self._known_queues:
+            self.store.ask("add_queue", name=name, now=now)
+
+    def _refuse_sealed(self) -> None:
+        (_, _, sealed), *_ = self.store.ask("meta")
+        if sealed:
+            raise Refused(f"this queue has moved to {sealed}; use that one")
+
+    # ── changes that a person asks for ──────────────────────────────────────────────────────────────────────────────
+
+    def cancel(self, refs: Sequence[Ref]) -> list[Change]:
+        """None of them will run any more; what runs is being stopped. All or none."""
+        return self._each(refs, lambda row, now: self._signal(row, Signal("cancel"), now, "cancelled"))
+
+    def retry(self, refs: Sequence[Ref], *, again: bool = False, all: bool = False) -> list[Change]:
+        """Failed, dead and cancelled jobs are pending again; with ``again``, ended ones are queued as new jobs."""
+        if again:
+            return self._each(refs, self._again)
+        return self._each(refs, lambda row, now: self._signal(row, Signal("retry", all=all), now, "retried"))
+
+    def edit(self, ref: Ref, edit: Edit) -> JobView:
+        """A job that has not started has the new settings."""
+        self._each([ref], lambda row, now: self._edit(row, edit, now))
+        return self.job(ref)
+
+    def remove(self, refs: Sequence[Ref], *, force: bool = False) -> list[Change]:
+        """The jobs and all that is known of them are gone."""
+        return self._each(refs, lambda row, now: self._remove(row, force, now))
+
+    def _each(self, refs: Sequence[Ref], change: Callable[[Row, int], Change]) -> list[Change]:
+        if not refs:
+            return []
+        with self.store.transaction():
+            now = self.clock()
+            self._refuse_sealed()
+            changes = [change(self._row(ref), now) for ref in refs]
+            failpoint("change.before_commit")
+        self.store.ring("pool")
+        self.store.ring("end")
+        return changes
+
+    def _row(self, ref: Ref) -> Row:
+        row = self.store.row(self._id(ref))
+        if row is None:
+            raise NotFound(f"no job {ref!r}; `covey list` shows what there is")
+        return row
+
+    def _id(self, ref: Ref) -> int:
+        """The id behind an id or a key."""
+        text = str(ref)
+        if text.isdigit():
+            return int(text) if len(text) < 19 else -1
+        id = self.store.value("id_of_key", key=text)
+        if id is None:
+            raise NotFound(f"no job with the key {text!r}; `covey list` shows what there is")
+        return int(id)
+
+    def _signal(self, row: Row, signal: Signal, now: int, event: str) -> Change:
+        change = decide(row, signal, now, self.rng)
+        self.store.change(row, change, now)
+        self.store.event(event, now=now, job_id=row.id, text=f"was {row.state}")
+        return Change(row.id, change.state, row.state)
+
+    def _again(self, row: Row, now: int) -> Change:
+        if row.state not in ENDED:
+            raise Refused(f"job {row.id} is {row.state}; --again copies jobs that have ended")
+        new_id = self.store.insert_copy(row.id, now)
+        self.store.event("copied", now=now, job_id=row.id, text=f"as job {new_id}")
+        return Change(row.id, row.state, row.state, new_id)
+
+    def _edit(self, row: Row, edit: Edit, now: int) -> Change:
+        if row.state not in ("pending", "scheduled", "failed", "blocked"):
+            raise Refused(f"job {row.id} is {row.state}; only a job that waits to start can be edited")
+        if isinstance(edit.max_attempts, int):
+            check.check_attempts(edit.max_attempts)
+            if edit.max_attempts <= row.attempts:
+                raise InvalidInput(f"job {row.id} has run {row.attempts} times already; max_attempts must be higher")
+        if isinstance(edit.priority, int):
+            check.check_priority(edit.priority)
+        if isinstance(edit.queue, str):
+            check.check_queue(edit.queue)
+            self._add_queues({edit.queue}, now)
+        reschedules = edit.run_at is None or isinstance(edit.run_at, int)
+        state = row.state
+        if reschedules and row.state != "blocked":
+            later = isinstance(edit.run_at, int) and edit.run_at > now
+            state = ("failed" if row.state == "failed" else "scheduled") if later else "pending"
+        self.store.ask(
+            "edit_job",
+            id=row.id,
+            was=row.state,
+            expected=row.fence,
+            now=now,
+            state=state,
+            reschedules=reschedules,
+            run_at=edit.run_at if isinstance(edit.run_at, int) else None,
+            priority=edit.priority if isinstance(edit.priority, int) else None,
+            queue=edit.queue if isinstance(edit.queue, str) else None,
+            max_attempts=edit.max_attempts if isinstance(edit.max_attempts, int) else None,
+        )
+        self.store.event("edited", now=now, job_id=row.id)
+        return Change(row.id, state, row.state)
+
+    def _remove(self, row: Row, force: bool, now: int) -> Change:
+        if row.parent_id is not None:
+            raise Refused(f"job {row.id} is a child; remove its root {row.root_id} instead")
+        if row.state not in ENDED:
+            if not force:
+                raise Refused(f"job {row.id} is {row.state}; cancel it first, or use --force")
+            self._signal(row, Signal("cancel"), now, "cancelled")
+            row = self._row(row.id)
+        if row.pool is not None:
+            raise Refused(f"job {row.id} is still stopping; remove it once its processes are gone")
+        self.store.ask("remove_job", id=row.id)
+        return Change(row.id, "removed", row.state)
+
+    # ── queues, settings, pools ─────────────────────────────────────────────────────────────────────────────────────
+
+    def pause(self, queue: str, for_s: float | None = None) -> None:
+        """Nothing of that queue is claimed until it is resumed, or until the time is over."""
+        check.check_delay(for_s)
+        self._change_queue("pause_queue", queue, resume_at=None if for_s is None else self.clock() + int(for_s * SECOND))
+
+    def resume(self, queue: str) -> None:
+        self._change_queue("resume_queue", queue)
+
+    def _change_queue(self, statement: str, queue: str, **params: Any) -> None:
+        check.check_queue(queue)
+        with self.store.transaction():
+            now = self.clock()
+            if not any(name == queue for name, *_ in self.store.ask("queues")):
+                if statement == "resume_queue":
+                    raise NotFound(f"no queue {queue!r}; `covey queue list` shows what there is")
+                self.store.ask("add_queue", name=queue, now=now)
+            self.store.ask(statement, name=queue, **({"now": now} if params else {}), **params)
+            self.store.event(statement.replace("_queue", "d").replace("paused", "paused"), now=now, text=queue)
+        self.store.ring("pool")
+
+    def stop_pools(self, pools: Sequence[int]) -> None:
+        """Each of these pools has been asked to finish what it runs and leave."""
+        with self.store.transaction():
+            now = self.clock()
+            for pool in pools:
+                self.store.ask("request_stop", pool=pool, now=now)
+        self.store.ring("pool")
+
+    def stored_settings(self) -> dict[str, str]:
+        return {key: value for key, value in self.store.ask("config") if key in config.SETTINGS}
+
+    def settings(self) -> dict[str, Any]:
+        """Every setting's value as this process sees it."""
+        return config.effective(self.stored_settings(), os.environ)
+
+    def set_setting(self, name: str, text: str) -> tuple[str, Any]:
+        """The setting holds for everything that is enqueued or started from now on."""
+        key, value = config.parse(name, text)
+        with self.store.transaction():
+            stored = self.stored_settings() | {key: text.strip()}
+            settings = config.effective(stored, {})
+            if settings["lock_lease_seconds"] < 3 * settings["heartbeat_seconds"]:
+                raise InvalidInput(
+                    f"lock_lease_seconds ({settings['lock_lease_seconds']:g}) must be at least three times "
+                    f"heartbeat_seconds ({settings['heartbeat_seconds']:g}); change the other one first"
+                )
+            self.store.ask("set_config", key=key, value=text.strip())
+        return key, value
+
+    def unset_setting(self, name: str) -> str:
+        key = config.find(name).name
+        with self.store.transaction():
+            self.store.ask("unset_config", key=key)
+        return key
+
+    def close(self) -> None:
+        self._listeners_close()
+        self.store.dialect.close()
+
+
+def _starts_at(spec: Spec, now: int) -> int | None:
+    """When it may start, or None if that is now."""
+    at = spec.run_at if spec.delay_s is None else now + int(spec.delay_s * SECOND)
+    return at if at is not None and at > now else None

@@ -1,0 +1,264 @@
+"""The engine as a pool sees it: register, turn, wait, reap, leave."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from random import Random
+
+from .. import config
+from ..core.machine import COMPLETED, HANDED_BACK, Signal, decide
+from ..core.model import Claim, Held, LostPool, PoolInfo, Registered, Reply, Report, Row, Turn, Want
+from ..env import failpoint
+from ..errors import Refused
+from ..store.dialect import Listener
+from ..store.store import Store
+from . import duties
+
+PATIENT_POLLS = 50  # empty polls before the pace slackens
+SLACKEN = 1.2
+
+
+class Turns:
+    """The Source half of the engine."""
+
+    store: Store
+    clock: Callable[[], int]
+    rng: Random
+    database_id: str
+
+    def _listeners_init(self) -> None:
+        self._ear: Listener | None = None
+        self._deaf = False
+        self._empty_polls = 0
+        self._poll_s = 0.0
+        self._duties_at = 0
+
+    def _listeners_close(self) -> None:
+        if self._ear:
+            self._ear.close()
+            self._ear = None
+
+    # ── arriving and leaving ────────────────────────────────────────────────────────────────────────────────────────
+
+    def register(self, info: PoolInfo) -> Registered:
+        """The pool is known and may take turns."""
+        with self.store.transaction():
+            now = self.clock()
+            pool = self.store.add_pool(info, now)
+            self.store.event("pool_started", now=now, pool=pool, text=f"{info.name} (pid {info.pid} on {info.host})")
+            stored = {key: value for key, value in self.store.ask("config") if key in config.SETTINGS}
+        return Registered(pool, self.database_id, config.effective(stored))
+
+    def leave(self, pool: int) -> None:
+        """The pool is forgotten; whatever it still held is pending again."""
+        with self.store.transaction():
+            now = self.clock()
+            held = [Held(*row) for row in self.store.ask("held_by", pool=pool)]
+            self._strand(held, now)
+            self.store.ask("remove_pool", pool=pool)
+            self.store.event("pool_stopped", now=now, pool=pool)
+        if held:
+            self.store.ring("pool")
+
+    def pools(self) -> list[LostPool]:
+        return self.store.pools()
+
+    def reap(self, pool: int, beat: int) -> int:
+        return duties.reap(self.store, pool, beat, self.clock, self.rng)
+
+    def orphaned_pools(self) -> list[int]:
+        """Pools that still hold jobs although their row is gone."""
+        return [row[0] for row in self.store.ask("held_without_pool")]
+
+    # ── a turn ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def turn(self, turn: Turn) -> Reply:
+        """Reports are written, free places are filled, the beat is shown: one transaction. An idle turn only reads."""
+        if turn.database_id != self.database_id:
+            raise Refused(f"pool {turn.pool} belongs to database {turn.database_id}, this is {self.database_id}")
+        if _is_idle(turn) and not self._peek(turn):
+            return Reply([], [], [], next_due_at=self.store.value("next_due"))
+        failpoint("turn.before_begin")
+        with self.store.transaction():
+            now = self.clock()
+            found = self.store.ask("pool_for_turn", pool=turn.pool)
+            if not found:
+                return Reply([], [], [], lost=True)
+            last, stop_requested_at = found[0]
+            if turn.number <= last:
+                raise Refused(f"turn {turn.number} of pool {turn.pool} came after turn {last}")
+            reply = Reply([], [], [], stop=stop_requested_at is not None)
+            ended = self._apply(turn, reply, now)
+            failpoint("turn.after_reports")
+            moved = self._reconcile(turn, now) if turn.held is not None else 0
+            promoted = self.store.ask("promote", now=now, limit=duties.BATCH)
+            if turn.want is not None and turn.want.limit > 0:
+                reply.claims = self._claim(turn.pool, turn.want, now)
+            failpoint("turn.after_claim")
+            reply.cancels = [Held(*row) for row in self.store.ask("stopping_of", pool=turn.pool)]
+            self._beat(turn, now)
+            self._do_duties(now)
+            if turn.draining and not reply.claims and turn.want is not None:
+                reply.drained = self._drained(turn.want, now)
+            reply.next_due_at = self.store.value("next_due")
+            failpoint("turn.before_commit")
+        failpoint("turn.after_commit")
+        if ended:
+            self.store.ring("end")
+        if len(promoted) + moved > len(reply.claims):
+            self.store.ring("pool")
+        if reply.claims:
+            self._empty_polls = 0
+        return reply
+
+    def _apply(self, turn: Turn, reply: Reply, now: int) -> int:
+        """Fenced: a report about a run that is no longer the job's changes nothing. How many jobs ended or moved on."""
+        if not turn.reports:
+            return 0
+        rows = self.store.rows([report.id for report in turn.reports])
+        plain: list[Report] = []
+        back: list[Held] = []
+        changed = 0
+        for report in turn.reports:
+            row = rows.get(report.id)
+            if row is None or report.fence != row.fence:
+                if row is None or not self._release(row, turn.pool, report, now):
+                    reply.refused.append(Held(report.id, report.fence))
+                continue
+            if row.state != "processing":
+                continue  # my own earlier report: its answer was lost
+            change = decide(row, Signal(report.outcome, report.error, report.after_s), now, self.rng)
+            if change is COMPLETED:
+                plain.append(report)
+            elif change is HANDED_BACK:
+                back.append(Held(report.id, report.fence))
+            else:
+                self.store.change(row, change, now, report)
+            if change.charged or report.output is not None:
+                self.store.add_attempt(row, report, report.outcome, now)
+            changed += 1
+        if plain:
+            self.store.complete(plain, now)
+            if results := [report for report in plain if report.result is not None]:
+                self.store.set_results(results)
+        if back:
+            self.store.hand_back(back, now)
+        return changed
+
+    def _release(self, row: Row, pool: int, report: Report, now: int) -> bool:
+        """A cancelled job's family is gone, however its run ended."""
+        if row.state != "cancelled" or row.pool != pool or report.fence > row.fence:
+            return False
+        self.store.change(row, decide(row, Signal("gone"), now, self.rng), now, report)
+        self.store.add_attempt(row, report, "cancelled", now)
+        return True
+
+    def _reconcile(self, turn: Turn, now: int) -> int:
+        """Rows that the pool does not know it has (an answer was lost) are handed back."""
+        known = {(held.id, held.fence) for held in turn.held or ()}
+        ids = {id for id, _ in known}
+        mine = self.store.ask("held_by", pool=turn.pool)
+        strays = [Held(id, fence) for id, fence in mine if (id, fence) not in known]
+        return self._strand([held for held in strays if held.id not in ids], now) if strays else 0
+
+    def _strand(self, strays: Sequence[Held], now: int) -> int:
+        for row in self.store.rows([held.id for held in strays]).values():
+            self.store.change(row, decide(row, Signal("stranded"), now, self.rng), now)
+        return len(strays)
+
+    def _claim(self, pool: int, want: Want, now: int) -> list[Claim]:
+        streams = self._streams(want, now)
+        if not streams:
+            return []
+        # One kind: the merged order can be cut at once. Several: a full kind must not hide the jobs of another.
+        several = len({kind for _, kind, _ in streams}) > 1
+        limit = sum(most for _, _, most in streams) if several else want.limit
+        left, chosen = dict(want.places), []
+        for id, kind in self.store.ready(streams, limit, idle=want.idle):
+            if left[kind] > 0 and len(chosen) < want.limit:
+                left[kind] -= 1
+                chosen.append(id)
+        return self.store.claim(pool, chosen, now) if chosen else []
+
+    def _streams(self, want: Want, now: int) -> list[tuple[str, str, int]]:
+        """(queue, kind, at most) of everything that this pool may claim from now."""
+        paused = {row[0] for row in self.store.ask("paused_queues", now=now)}
+        queues = want.queues if want.queues is not None else [row[0] for row in self.store.ask("ready_queues")]
+        places = [(kind, min(n, want.limit)) for kind, n in want.places.items() if n > 0]
+        return [(queue, kind, n) for queue in queues if queue not in paused for kind, n in places]
+
+    def _beat(self, turn: Turn, now: int) -> None:
+        zygote_pid, zygote_ticks = turn.zygote or (None, None)
+        self.store.ask(
+            "beat",
+            pool=turn.pool,
+            turn_no=turn.number,
+            now=now,
+            draining=turn.draining,
+            zygote_pid=zygote_pid,
+            zygote_ticks=zygote_ticks,
+        )
+        if turn.workers is not None:
+            self.store.put_workers(turn.pool, turn.workers)
+
+    def _do_duties(self, now: int) -> None:
+        if now >= self._duties_at:
+            self._duties_at = now + duties.PERIOD
+            duties.prune(self.store, now)
+            duties.resume(self.store, now)
+
+    def _drained(self, want: Want, now: int) -> bool:
+        queues = want.queues if want.queues is not None else [row[0] for row in self.store.ask("queues")]
+        paused = {row[0] for row in self.store.ask("paused_queues", now=now)}
+        return not self.store.value(
+            "undrained",
+            queues=json.dumps(queues),
+            open=json.dumps([queue for queue in queues if queue not in paused]),
+            kinds=json.dumps(list(want.places)),
+        )
+
+    # ── waiting for something to do ─────────────────────────────────────────────────────────────────────────────────
+
+    def _peek(self, turn: Turn) -> bool:
+        """Whether a turn would find anything. Reads only, so idle pools never take the gate."""
+        (known, stop, cancels, due_at), *_ = self.store.ask("peek", pool=turn.pool)
+        now = self.clock()
+        if not known or stop or cancels or (due_at is not None and due_at <= now):
+            return True
+        streams = self._streams(turn.want, now) if turn.want and turn.want.limit > 0 else []
+        return bool(streams and self.store.ready(streams, 1, idle=turn.want.idle if turn.want else True))
+
+    def wait(self, pool: int, queues: tuple[str, ...] | None, timeout_s: float) -> bool:
+        """Rung, or time to look again: adaptive where no bell can be hung, else the bell and a slow poll."""
+        ear = self._listen()
+        settings = config.effective({})
+        if ear is None:
+            time.sleep(min(timeout_s, self._pace(settings["poll_seconds"], settings["max_poll_seconds"])))
+            return True
+        return ear.wait(min(timeout_s, settings["max_poll_seconds"]))
+
+    def wake(self) -> None:
+        if ear := self._listen():
+            ear.wake()
+
+    def _listen(self) -> Listener | None:
+        if self._ear is None and not self._deaf:
+            try:
+                self._ear = self.store.listen("pool")
+            except OSError:
+                self._deaf = True
+        return self._ear
+
+    def _pace(self, least_s: float, most_s: float) -> float:
+        self._empty_polls += 1
+        if self._empty_polls <= PATIENT_POLLS:
+            self._poll_s = least_s
+        else:
+            self._poll_s = min(self._poll_s * SLACKEN, most_s)
+        return self._poll_s
+
+
+def _is_idle(turn: Turn) -> bool:
+    return not turn.reports and turn.held is None and turn.workers is None and not turn.draining

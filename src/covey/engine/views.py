@@ -1,0 +1,309 @@
+"""What can be seen of a queue. Reads only; each view is one moment."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import __version__
+from ..core.codec import decode, printable
+from ..core.model import ENDED, SHELL, STATES, WorkerState
+from ..core.view import Attempt, Children, Event, Filter, JobView, Page, PoolView, QueueView, Status, Why, rfc3339
+from ..env import alive, boot
+from ..errors import InvalidInput, NotFound
+from ..store.store import Store
+from .why import explain
+
+Ref = str | int
+
+
+class Views:
+    """The reading half of the Client."""
+
+    store: Store
+    clock: Callable[[], int]
+    database_id: str
+
+    def _id(self, ref: Ref) -> int:
+        raise NotImplementedError
+
+    # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def job(self, ref: Ref) -> JobView:
+        found = self.jobs(Filter(ids=(self._id(ref),), limit=1)).jobs
+        if not found:
+            raise NotFound(f"no job {str(ref)!r}; `covey list` shows what there is")
+        return found[0]
+
+    def jobs(self, wanted: Filter) -> Page:
+        """One page, newest first. Keyset paging: a job is neither missed nor shown twice, whatever happens meanwhile."""
+        if not 1 <= wanted.limit <= 10_000:
+            raise InvalidInput(f"limit {wanted.limit}: from 1 to 10,000")
+        where, params = _conditions(wanted)
+        rows = self.store.views(where, wanted.limit + 1, **params)
+        more = len(rows) > wanted.limit
+        jobs = [_job(row) for row in rows[: wanted.limit]]
+        return Page(jobs, jobs[-1].id if more else None)
+
+    def history(self, ref: Ref) -> list[Attempt]:
+        return [_attempt(row) for row in self.store.ask("attempts_of", id=self._id(ref))]
+
+    def wait_for(self, ids: Sequence[int], timeout_s: float | None, *, any_of: bool = False) -> bool:
+        """True when all (or any) have ended; a job that was pruned has. Polls once a second, the bell makes it sooner."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        open_ids = list(dict.fromkeys(ids))
+        try:
+            ear = self.store.listen("end")
+        except OSError:
+            ear = None
+        try:
+            while True:
+                states = dict(self.store.ask("states_of", ids=json.dumps(open_ids)))
+                still = [id for id in open_ids if id in states and states[id] not in ENDED]
+                if not still or (any_of and len(still) < len(open_ids)):
+                    return True
+                open_ids = still
+                left = 1.0 if deadline is None else min(1.0, deadline - time.monotonic())
+                if left <= 0:
+                    return False
+                if ear is None:
+                    time.sleep(min(left, 0.1))
+                elif ear.wait(left) and len(open_ids) > 1000:
+                    time.sleep(min(left, 0.05))  # many jobs end at once: look at them together
+        finally:
+            if ear:
+                ear.close()
+
+    def why(self, ref: Ref) -> Why:
+        """Why the job is in its state, and what would change that."""
+        job = self.job(ref)
+        ahead = 0
+        if job.state == "pending":
+            (priority, seq), *_ = self.store.ask("place", id=job.id)
+            ahead = self.store.value("position", queue=job.queue, priority=priority, seq=seq, id=job.id)
+        queue = next((q for q in self._queues({}) if q.name == job.queue), None)
+        events = self.events(job.id, limit=5)
+        return explain(job, self.history(job.id), queue, self.pool_views(), events, ahead, self.clock())
+
+    def events(self, ref: Ref | None = None, limit: int = 100) -> list[Event]:
+        """The latest, newest first."""
+        if ref is None:
+            rows = self.store.ask("events", limit=limit)
+        else:
+            rows = self.store.ask("events_of_job", id=self._id(ref), limit=limit)
+        return [
+            Event(id=id, at=rfc3339(at), kind=kind, job_id=job, pool=pool, worker=worker, text=text)
+            for id, at, kind, job, pool, worker, text in rows
+        ]
+
+    # ── the whole ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def status(self) -> Status:
+        with self.store.snapshot():
+            counts = self._counts()
+            queues = self._queues(counts)
+            pools = self.pool_views()
+            (database_id, schema, _), *_ = self.store.ask("meta")
+            oldest = self.store.value("oldest_pending")
+            next_run_at = self.store.value("next_due")
+            orphans = self.store.value("orphans")
+            durability = dict(self.store.ask("config")).get("durability", "full")
+        totals = {state: sum(per.get(state, 0) for per in counts.values()) for state in STATES}
+        health, notes = _health(totals, pools, queues, orphans)
+        return Status(
+            database=self.store.dialect.url,
+            database_id=database_id,
+            schema=schema,
+            durability=durability,
+            version=__version__,
+            health=health,
+            notes=notes,
+            counts=totals,
+            queues=queues,
+            pools=len(pools),
+            workers=sum(len(pool.workers) for pool in pools),
+            oldest_pending_s=None if oldest is None else max(0.0, (self.clock() - oldest) / 1e6),
+            next_run_at=rfc3339(next_run_at),
+        )
+
+    def queues(self) -> list[QueueView]:
+        return self._queues(self._counts())
+
+    def pool_views(self) -> list[PoolView]:
+        now = self.clock()
+        workers: dict[int, list[WorkerState]] = {}
+        for pool, name, kind, state, pid, ticks, started_at, *rest in self.store.ask("worker_rows"):
+            workers.setdefault(pool, []).append(WorkerState(name, kind, state, pid, ticks, started_at, *rest))
+        return [_pool(row, workers.get(row[0], []), now) for row in self.store.ask("pool_rows")]
+
+    def _counts(self) -> dict[str, dict[str, int]]:
+        counts: dict[str, dict[str, int]] = {}
+        for queue, state, count in self.store.ask("counts"):
+            counts.setdefault(queue, {})[state] = count
+        return counts
+
+    def _queues(self, counts: dict[str, dict[str, int]]) -> list[QueueView]:
+        now = self.clock()
+        return [
+            QueueView(
+                name=name,
+                paused=paused_at is not None and (resume_at is None or resume_at > now),
+                resume_at=rfc3339(resume_at),
+                serial=bool(serial),
+                concurrency=concurrency,
+                max_depth=max_depth,
+                counts=counts.get(name, {}),
+            )
+            for name, paused_at, resume_at, serial, concurrency, max_depth in self.store.ask("queues")
+        ]
+
+
+def _conditions(wanted: Filter) -> tuple[list[str], dict[str, Any]]:
+    """Names of the conditions, so that single states can use their own small index."""
+    for state in wanted.states:
+        if state not in STATES:
+            raise InvalidInput(f"no state {state!r}; states are {', '.join(STATES)}")
+    where: list[str] = []
+    params: dict[str, Any] = {}
+    if wanted.states in (("dead",), ("processing",)):
+        where.append(f"where_{wanted.states[0]}")
+    elif wanted.states:
+        where.append("where_states")
+        params["states"] = json.dumps(wanted.states)
+    for name in ("queue", "task", "batch", "before"):
+        if (value := getattr(wanted, name)) is not None:
+            where.append(f"where_{name}")
+            params[name] = value
+    if wanted.ids is not None:
+        where.append("where_ids")
+        params["ids"] = json.dumps(wanted.ids)
+    return where, params
+
+
+def _job(row: tuple[Any, ...]) -> JobView:
+    (id, key, queue, task, args, state, phase, priority, attempts, max_attempts, run_at, created_at, updated_at) = row[:13]
+    (started_at, finished_at, timeout_s, cwd, pool, worker, pool_name, beat_at, lease_s, exit_code, error) = row[13:24]
+    (result, parent_id, root_id, total, unfinished, failed, batch, labels, interruptions, info, kind, fence) = row[24:36]
+    busy_worker, busy_since = row[36:38]
+    arguments = None if args is None else decode(args)
+    command = command_line(arguments) if task == SHELL and arguments else None
+    return JobView(
+        id=id,
+        key=key,
+        queue=queue,
+        task=task,
+        command=command,
+        args=arguments,
+        state=state,
+        phase=phase,
+        priority=priority,
+        attempts=attempts,
+        max_attempts=max_attempts,
+        max_retries=max_attempts,
+        run_at=rfc3339(run_at),
+        created_at=rfc3339(created_at),
+        updated_at=rfc3339(updated_at),
+        started_at=rfc3339(busy_since if busy_since is not None else started_at),
+        finished_at=rfc3339(finished_at),
+        timeout=timeout_s,
+        cwd=cwd,
+        pool=pool,
+        worker=busy_worker or worker,
+        locked_by=pool_name if pool is not None else None,
+        locked_until=rfc3339(beat_at + int(lease_s * 1e6)) if pool is not None and beat_at is not None else None,
+        retry_at=rfc3339(run_at) if state == "failed" else None,
+        exit_code=exit_code,
+        error=error,
+        result=None if result is None else decode(result),
+        parent_id=parent_id,
+        root_id=root_id,
+        children=Children(total, unfinished, failed),
+        batch=batch,
+        labels=None if labels is None else decode(labels),
+        interruptions=interruptions,
+        info=None if info is None else decode(info),
+        kind=kind,
+        fence=fence,
+    )
+
+
+def command_line(arguments: dict[str, Any]) -> str | None:
+    """A shell job's command as a person would type it."""
+    if "argv" in arguments:
+        return shlex.join(arguments["argv"])
+    return arguments.get("command")
+
+
+def _attempt(row: tuple[Any, ...]) -> Attempt:
+    number, fence, outcome, worker, pool, started_at, finished_at, exit_code, error, detail, out, err, lost_out, lost_err = row
+    return Attempt(
+        number=number,
+        fence=fence,
+        outcome=outcome,
+        worker=worker,
+        pool=pool,
+        started_at=rfc3339(started_at),
+        finished_at=rfc3339(finished_at),
+        exit_code=exit_code,
+        error=error,
+        detail=detail,
+        stdout=printable(out or b""),
+        stderr=printable(err or b""),
+        stdout_dropped=lost_out,
+        stderr_dropped=lost_err,
+    )
+
+
+def _pool(row: tuple[Any, ...], workers: list[WorkerState], now: int) -> PoolView:
+    id, name, host, boot_id, pid, ticks, queues, kinds, count, app, version, beat_at, lease_s, registered_at = row[:14]
+    stop_requested_at, draining_at, held = row[14:]
+    return PoolView(
+        id=id,
+        name=name,
+        host=host,
+        boot=boot_id,
+        pid=pid,
+        ticks=ticks,
+        queues=None if queues is None else decode(queues),
+        kinds=decode(kinds),
+        count=count,
+        app=app,
+        version=version,
+        beat_at=rfc3339(beat_at),
+        beat_age_s=max(0.0, (now - beat_at) / 1e6),
+        lease_s=lease_s,
+        registered_at=rfc3339(registered_at),
+        state="stopping" if stop_requested_at else "draining" if draining_at else "running",
+        held=held,
+        workers=workers,
+    )
+
+
+def is_alive(pool: PoolView) -> bool:
+    """Whether the pool lives, as far as this process can tell: exactly on its own host, by the beat elsewhere."""
+    if pool.boot == boot():
+        return alive(pool.pid, pool.ticks)
+    return pool.beat_age_s < pool.lease_s
+
+
+def _health(
+    totals: dict[str, int], pools: list[PoolView], queues: list[QueueView], orphans: int
+) -> tuple[Any, list[str]]:
+    """fine, warning or broken, and why."""
+    notes = []
+    living = [pool for pool in pools if is_alive(pool)]
+    if len(living) < len(pools):
+        notes.append(f"{len(pools) - len(living)} pools are gone; their jobs are handed back by the next pool")
+    if orphans:
+        notes.append(f"{orphans} jobs belong to pools that are no longer known; the next pool hands them back")
+    if totals["pending"] and not living:
+        notes.append(f"{totals['pending']} jobs wait and no worker runs; `covey worker start`")
+    if totals["dead"]:
+        notes.append(f"{totals['dead']} dead letters; `covey dlq list`")
+    paused = [queue.name for queue in queues if queue.paused]
+    if paused:
+        notes.append(f"paused: {', '.join(paused)}")
+    return ("warning" if notes else "fine"), notes

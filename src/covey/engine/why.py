@@ -1,0 +1,90 @@
+"""Why a job is where it is: facts turned into one sentence and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from ..core.view import Attempt, Event, JobView, PoolView, QueueView, Why
+
+
+def explain(
+    job: JobView,
+    history: Sequence[Attempt],
+    queue: QueueView | None,
+    pools: Sequence[PoolView],
+    events: Sequence[Event],
+    ahead: int,
+    now: int,
+) -> Why:
+    """The reason for the job's state, in words."""
+    reason, advice = _reason(job, history, queue, pools, ahead, now)
+    facts = {
+        "attempts": job.attempts,
+        "max_attempts": job.max_attempts,
+        "interruptions": job.interruptions,
+        "ahead": ahead if job.state == "pending" else None,
+        "events": [f"{event.at} {event.kind}" + (f": {event.text}" if event.text else "") for event in events],
+    }
+    return Why(id=job.id, state=job.state, reason=reason, advice=advice, facts=facts)
+
+
+def _reason(
+    job: JobView,
+    history: Sequence[Attempt],
+    queue: QueueView | None,
+    pools: Sequence[PoolView],
+    ahead: int,
+    now: int,
+) -> tuple[str, list[str]]:
+    match job.state:
+        case "scheduled":
+            return f"it may not start before {job.run_at} ({_until(job.run_at, now)})", [f"covey edit {job.id} --run-at now"]
+        case "pending":
+            return _pending(job, queue, pools, ahead)
+        case "processing":
+            if job.worker is None:
+                return f"pool {job.pool} has claimed it and is about to start it", []
+            return f"it runs on {job.worker} of pool {job.pool} since {job.started_at}", [f"covey logs -f {job.id}"]
+        case "failed":
+            return (
+                f"attempt {job.attempts} of {job.max_attempts} failed: {job.error}; "
+                f"the next one starts at {job.retry_at} ({_until(job.retry_at, now)})",
+                [f"covey logs {job.id}", f"covey retry {job.id} (now instead of then)"],
+            )
+        case "dead":
+            tries = f"after {job.attempts} of {job.max_attempts} attempts" if job.attempts else "without an attempt left"
+            return f"it was given up {tries}: {job.error}", [f"covey logs {job.id}", f"covey retry {job.id}"]
+        case "cancelled":
+            if job.pool is not None:
+                return f"it was cancelled and pool {job.pool} is still stopping its processes", []
+            return "somebody cancelled it", [f"covey retry {job.id}"]
+        case "completed":
+            return f"it completed at {job.finished_at}", [f"covey logs {job.id}"]
+        case "waiting":
+            return f"it waits for {job.children.unfinished} of {job.children.total} children", []
+        case _:
+            return "it waits for other jobs to end", []
+
+
+def _pending(
+    job: JobView, queue: QueueView | None, pools: Sequence[PoolView], ahead: int
+) -> tuple[str, list[str]]:
+    if queue and queue.paused:
+        until = f" until {queue.resume_at}" if queue.resume_at else ""
+        return f"its queue {job.queue!r} is paused{until}", [f"covey queue resume {job.queue}"]
+    serving = [pool for pool in pools if pool.queues is None or job.queue in pool.queues]
+    if not serving:
+        return f"no worker serves the queue {job.queue!r}", [f"covey worker start --queue {job.queue}"]
+    if not any(job.kind in pool.kinds for pool in serving):
+        what = "commands" if job.kind == "command" else f"{job.task!r}, a Python task"
+        return f"no worker of the queue {job.queue!r} can run {what}", ["covey worker start --app MODULE:APP"]
+    place = "it is next in line" if not ahead else f"{ahead:,} jobs are ahead of it in {job.queue!r}"
+    return f"{place}; {sum(pool.count for pool in serving)} workers serve that queue", ["covey worker list"]
+
+
+def _until(at: str | None, now: int) -> str:
+    if at is None:
+        return "now"
+    left = datetime.fromisoformat(at).timestamp() - now / 1e6
+    return "due now" if left <= 0 else f"in {left:.0f} s"

@@ -1,0 +1,86 @@
+"""The only room that reads clocks, dice, identity and failpoints from the world."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import signal
+import socket
+import time
+from pathlib import Path
+
+rng = random.Random(secrets.randbits(64))
+
+
+def now() -> int:
+    """Microseconds since the epoch, UTC."""
+    return time.time_ns() // 1000
+
+
+def new_database_id() -> str:
+    return secrets.token_hex(8)
+
+
+def hostname() -> str:
+    return socket.gethostname()
+
+
+def boot() -> str:
+    """Names the space in which a pid means something: this boot of this machine, this pid namespace."""
+    try:
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot_id[:13]}:{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return f"{hostname()}:{os.uname().release}"
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot: with the pid, its identity. None if there is no such process, or it is a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b") ")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def alive(pid: int, ticks: int) -> bool:
+    """True while exactly this process lives; a reused pid has other ticks."""
+    return start_ticks(pid) == ticks
+
+
+_armed = dict(part.split("=", 1) for part in os.environ.get("COVEY_FAILPOINTS", "").split(",") if "=" in part)
+
+
+def arm(name: str, action: str | None) -> None:
+    """Tests: what happens at a failpoint from now on (kill, raise, stop, sleep:SECONDS), or nothing."""
+    if action is None:
+        _armed.pop(name, None)
+    else:
+        _armed[name] = action
+
+
+def failpoint(name: str) -> None:
+    """Does nothing, unless COVEY_FAILPOINTS armed this name: ``turn.after_commit=kill,enqueue.before_commit=raise``."""
+    if _armed and (action := _armed.get(name)):
+        _strike(name, action)
+
+
+def _strike(name: str, action: str) -> None:
+    word, _, rest = action.partition(":")
+    if word == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif word == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif word == "sleep":
+        time.sleep(float(rest))
+    elif word == "raise":
+        raise OSError(f"failpoint {name}")
+    elif word == "once":  # once:<path>:<action>: the first process to create the file strikes, later ones pass
+        path, _, then = rest.partition(":")
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        _strike(name, then)

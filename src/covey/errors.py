@@ -1,0 +1,109 @@
+"""Everything Covey raises.
+
+CoveyError
+├── InvalidInput        what was asked makes no sense           exit 2
+├── Refused             it makes sense, but not now             exit 1
+│   ├── NotFound        no such job, queue, pool
+│   ├── Duplicate       the key is taken (``.job_id`` says by whom)
+│   ├── StillStopping   cancelled, but its processes are not gone yet
+│   └── TooLarge        a payload over the limit
+├── StoreError          the database cannot be used             exit 1
+│   ├── Busy            somebody else holds the write lock (``.pid``)
+│   └── SchemaError     the tables are newer or older than this Covey
+├── LeaseLost           a stale pool spoke: nothing was written
+├── JobFailed           ``job.result()`` of a job that did not complete
+└── WaitTimeout         ``job.wait()`` ran out of time
+
+Raised by tasks, to steer their own job:
+
+Retry(after=…)   fail this attempt, try again later
+Snooze(…)        not now; costs no attempt
+Abort(reason)    never again: the job is dead
+Stopped          raised *inside* a task that is being stopped (a BaseException: ``except Exception`` lets it pass)
+"""
+
+from __future__ import annotations
+
+
+class CoveyError(Exception):
+    """Base of everything that Covey raises on purpose."""
+
+    exit_code = 1
+
+
+class InvalidInput(CoveyError, ValueError):
+    exit_code = 2
+
+
+class Refused(CoveyError):
+    pass
+
+
+class NotFound(Refused, LookupError):
+    pass
+
+
+class Duplicate(Refused):
+    def __init__(self, message: str, job_id: int) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class StillStopping(Refused):
+    pass
+
+
+class TooLarge(Refused, ValueError):
+    exit_code = 2
+
+
+class StoreError(CoveyError):
+    pass
+
+
+class Busy(StoreError):
+    def __init__(self, message: str, pid: int | None = None) -> None:
+        super().__init__(message)
+        self.pid = pid
+
+
+class SchemaError(StoreError):
+    pass
+
+
+class LeaseLost(CoveyError):
+    pass
+
+
+class JobFailed(CoveyError):
+    def __init__(self, message: str, job_id: int) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class WaitTimeout(CoveyError, TimeoutError):
+    exit_code = 124
+
+
+class Retry(Exception):
+    """Fail this attempt and try again, ``after`` seconds from now instead of the usual back-off."""
+
+    def __init__(self, reason: str = "retry asked", *, after: float | None = None) -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+class Snooze(Exception):
+    """Come back in ``seconds``; the attempt does not count."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"snoozed for {seconds} s")
+        self.seconds = seconds
+
+
+class Abort(Exception):
+    """Bury the job at once, whatever attempts are left."""
+
+
+class Stopped(BaseException):
+    """The job was cancelled, timed out, or the pool is shutting down."""

@@ -1,0 +1,264 @@
+"""SQLite through apsw: one file, one connection, every write through the gate.
+
+Never open, copy or lock the database file itself beside SQLite, and never use the standard library's `sqlite3` on it
+in the same process: closing any descriptor of the file drops the locks that SQLite holds on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import apsw
+
+from ..env import failpoint
+from ..errors import Busy, StoreError
+from .bell import Bell
+from .dialect import Listener, Params
+from .gate import Gate
+from .quiet import QuietBell
+
+NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs", "ncpfs"}
+APPLICATION_ID = 0x436F7679
+
+
+def version_problem(version: str) -> tuple[str, str] | None:
+    """('bad' | 'warn', reason) for a SQLite version with the WAL-reset corruption bug, else None."""
+    number = tuple(int(part) for part in version.split("."))[:3]
+    fixed = ((3, 44, 6), (3, 50, 7), (3, 51, 3))
+    if number >= (3, 53, 0):
+        return None
+    if number >= (3, 52, 0):
+        return "warn", f"SQLite {version} is untested with Covey; 3.53 or newer is known good"
+    for first in fixed:
+        if number[:2] == first[:2] and number >= first:
+            return None
+    return "bad", f"SQLite {version} can corrupt a database in WAL mode; upgrade apsw to 3.53 or newer"
+
+
+class Sqlite:
+    name = "sqlite"
+
+    def __init__(self, path: str, *, durability: str = "full", timeout_s: float = 10.0, create: bool = True) -> None:
+        """An open database in WAL mode, or StoreError in one line. ``create=False``: only if it is there."""
+        self.path = os.path.abspath(path)
+        self.url = self.path
+        self.side = self.path + "-covey"  # gate, bells, live output, logs
+        self._timeout_s = timeout_s
+        self._refuse_bad_library()
+        self._refuse_bad_place(create)
+        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
+        with self._explained():
+            self._db = apsw.Connection(self.path, flags)
+            self._configure(durability)
+        self._prepare(Gate.of(os.path.join(self.side, "gate")), Bell(os.path.join(self.side, "bells")))
+        self._identity = self._stat()
+
+    @classmethod
+    def memory(cls, name: str) -> Sqlite:
+        """A database in this process's memory, shared by every store that names it."""
+        self = cls.__new__(cls)
+        self.path, self.url, self.side = "", f"memory:{name}", ""
+        self._timeout_s = 10.0
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+        self._db = apsw.Connection(f"file:/covey-{name}?vfs=memdb", flags)
+        self._configure("full")
+        self._prepare(None, QuietBell.of(name))
+        self._identity = None
+        return self
+
+    def set_durability(self, durability: str) -> None:
+        with self._lock:
+            self._db.execute(f"pragma synchronous = {'full' if durability == 'full' else 'normal'}")
+
+    def pragma(self, name: str) -> Any:
+        return self._db.pragma(name)
+
+    # ── the Dialect ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        self._refuse_other_process()
+        with self._lock:
+            if self._gate:
+                self._gate.enter(self._timeout_s)
+            try:
+                with self._explained():
+                    self._refuse_other_file()
+                    self._db.execute("begin immediate")
+                    failpoint("store.after_begin")
+                    try:
+                        yield
+                        failpoint("store.before_commit")
+                        self._refuse_other_file()
+                        self._db.execute("commit")
+                    except BaseException:
+                        if self._db.in_transaction:
+                            self._db.execute("rollback")
+                        raise
+            finally:
+                if self._gate:
+                    self._gate.leave()
+        failpoint("store.after_commit")
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        self._refuse_other_process()
+        with self._lock, self._explained():
+            self._db.execute("begin deferred")
+            try:
+                yield
+            finally:
+                self._db.execute("rollback")
+
+    def query(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
+        self._refuse_other_process()
+        with self._lock, self._explained():
+            return self._db.execute(sql, params).fetchall()
+
+    def execute_many(self, sql: str, rows: Iterable[Params]) -> None:
+        self._db.executemany(sql, rows)
+
+    def script(self, sql: str) -> None:
+        self._db.execute(sql)
+
+    def take_ids(self, table: str, count: int) -> range:
+        found = self._db.execute("select seq from sqlite_sequence where name = ?", (table,)).fetchall()
+        first = (found[0][0] if found else 0) + 1
+        return range(first, first + count)
+
+    def ring(self, who: str, names: Sequence[str] = ()) -> None:
+        self._bell.ring(who, names)
+
+    def listen(self, who: str) -> Listener:
+        return self._bell.listen(who)
+
+    def close(self) -> None:
+        """Nothing is open. In a forked child the parent's connection is left alone."""
+        if self._pid == os.getpid():
+            with self._lock:
+                self._db.close()
+                self._bell.close()
+
+    # ── maintenance ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def problems(self) -> list[str]:
+        """What SQLite's own check and the foreign keys say; empty when all is well."""
+        found = [row[0] for row in self._db.execute("pragma integrity_check")]
+        broken = list(self._db.execute("pragma foreign_key_check"))
+        return [text for text in found if text != "ok"] + [f"row {row[1]} of {row[0]} has no {row[2]}" for row in broken]
+
+    def backup(self, target: str) -> Iterator[tuple[int, int]]:
+        """Copies the live database through SQLite; yields (pages left, pages in all). Opens nothing by hand."""
+        part = target + ".part"
+        other = apsw.Connection(part)
+        try:
+            with other.backup("main", self._db, "main") as copying:
+                while not copying.done:
+                    with self._explained():
+                        copying.step(2000)
+                    yield copying.remaining, copying.page_count
+            other.execute("pragma journal_mode = delete").fetchall()
+        finally:
+            other.close()
+        os.replace(part, target)
+
+    def vacuum(self) -> None:
+        with self._lock, self._explained():
+            if self._gate:
+                self._gate.enter(self._timeout_s)
+            try:
+                self._db.execute("vacuum")
+                self._db.execute("pragma wal_checkpoint(truncate)").fetchall()
+            finally:
+                if self._gate:
+                    self._gate.leave()
+
+    # ── how it is kept safe ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _configure(self, durability: str) -> None:
+        db = self._db
+        db.set_busy_timeout(10_000)
+        db.pragma("journal_mode", "wal")
+        db.pragma("synchronous", "full" if durability == "full" else "normal")
+        db.pragma("wal_autocheckpoint", 5000)
+        db.pragma("cache_size", -65536)
+        db.pragma("foreign_keys", True)
+        db.pragma("journal_size_limit", 64 << 20)
+
+    def _prepare(self, gate: Gate | None, bell: Bell | QuietBell) -> None:
+        self._gate, self._bell = gate, bell
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+
+    @staticmethod
+    def _refuse_bad_library() -> None:
+        problem = version_problem(apsw.sqlite_lib_version())
+        if problem and problem[0] == "bad":
+            raise StoreError(problem[1])
+
+    def _refuse_bad_place(self, create: bool) -> None:
+        directory = os.path.dirname(self.path)
+        if not os.path.isdir(directory):
+            raise StoreError(f"no directory {directory}; create it first")
+        if os.path.isdir(self.path):
+            raise StoreError(f"{self.path} is a directory; name a file")
+        if not create and not os.path.exists(self.path):
+            raise StoreError(f"no queue at {self.path}; `covey enqueue` creates it, or name another with --db")
+        if (kind := file_system_of(directory)) in NETWORK_FILE_SYSTEMS:
+            raise StoreError(f"{self.path} is on {kind}: several hosts would corrupt the file; use a local disk")
+        with self._explained():
+            os.makedirs(self.side, exist_ok=True)
+
+    def _refuse_other_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise StoreError(f"this queue was opened by pid {self._pid}; open it anew after a fork")
+
+    def _stat(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _refuse_other_file(self) -> None:
+        if self._identity and self._stat() != self._identity:
+            raise StoreError(f"{self.path} was removed or replaced while in use; nothing is stored until a restart")
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """SQLite's errors as one line that says what, which, what now."""
+        try:
+            yield
+        except apsw.NotADBError:
+            raise StoreError(f"{self.path} is not a SQLite database; name another file with --db") from None
+        except (apsw.ReadOnlyError, PermissionError):
+            raise StoreError(f"{self.path} cannot be written by this user; check its owner and its directory's") from None
+        except apsw.CantOpenError:
+            raise StoreError(f"{self.path} cannot be opened; check that the directory exists and is writable") from None
+        except apsw.BusyError:
+            raise Busy(f"{self.path} is locked by a program that is not Covey; close it and try again") from None
+        except apsw.FullError:
+            raise StoreError(f"no space left for {self.path}; nothing was stored, free some and try again") from None
+        except apsw.IOError as error:
+            raise StoreError(f"the disk failed under {self.path} ({error}); nothing was stored") from None
+        except apsw.CorruptError as error:
+            raise StoreError(f"{self.path} is damaged ({error}); restore a backup") from None
+
+
+def file_system_of(path: str, mounts: str = "/proc/self/mounts") -> str | None:
+    """The type of the file system that holds ``path``, or None where that cannot be told."""
+    best, kind = "", None
+    real = os.path.realpath(path)
+    try:
+        with open(mounts) as table:
+            for line in table:
+                _, mount, found, *_ = line.split()
+                if (real == mount or real.startswith(mount.rstrip("/") + "/")) and len(mount) >= len(best):
+                    best, kind = mount, found
+    except OSError:
+        return None
+    return kind

@@ -1,0 +1,37 @@
+-- What SQLite says its own way.
+
+-- name: rows
+-- differs because a list travels as one JSON text here and as an array there.
+select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,
+       parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key
+from {jobs} where id in (select value from json_each(:ids))
+
+-- name: claim
+-- differs because the writer is alone here: what was selected is still pending, no row needs to be skipped.
+update {jobs}
+set state = 'processing', pool = :pool, fence = fence + 1, attempts = attempts + 1, unique_key = null,
+    claimed_at = :now, updated_at = :now
+where id in (select value from json_each(:ids)) and state = 'pending'
+returning id, fence, task, kind, attempts, max_attempts, timeout_s, queue, key, cwd, keep_background, interruptions,
+          (select args from {payloads} where job_id = {jobs}.id)
+
+-- name: complete
+-- differs because a list travels as one JSON text here and as an array there.
+update {jobs}
+set state = 'completed', pool = null, error = null, exit_code = done.value ->> 4, worker = done.value ->> 2,
+    started_at = done.value ->> 3, finished_at = :now, updated_at = :now, info = coalesce(done.value ->> 5, info)
+from json_each(:done) done
+where {jobs}.id = done.value ->> 0 and {jobs}.fence = done.value ->> 1 and {jobs}.state = 'processing'
+
+-- name: hand_back
+-- differs because a list travels as one JSON text here and as an array there.
+update {jobs}
+set state = 'pending', pool = null, attempts = attempts - 1, updated_at = :now
+from json_each(:back) back
+where {jobs}.id = back.value ->> 0 and {jobs}.fence = back.value ->> 1 and {jobs}.state = 'processing'
+
+-- name: promote
+-- differs because `limit` in a subquery needs no row locks here.
+update {jobs} set state = 'pending', updated_at = :now
+where id in (select id from {jobs} where state in ('scheduled', 'failed') and run_at <= :now order by run_at limit :limit)
+returning queue

@@ -1,0 +1,232 @@
+"""Rows in, rows out: every statement Covey knows, over any Dialect. It selects, fences and writes; it never decides.
+
+Lock order, for databases with row locks: the pool's own row, then queue rows of serial or limited queues, then roots
+by id, then the rest. On SQLite the writer is alone and the order costs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from msgspec.structs import asdict
+
+from ..core.machine import Change
+from ..core.model import Claim, Held, LostPool, PoolInfo, Report, Row, Spec, WorkerState
+from ..core.model import LONELY_INTERRUPTIONS as LONELY
+from . import statements
+from .dialect import Dialect, Listener
+
+Tuples = list[tuple[Any, ...]]
+
+
+class Store:
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self._sql = statements.load(dialect.name)
+        self._claim_sql: dict[int, str] = {}
+
+    # ── plumbing ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def transaction(self) -> AbstractContextManager[None]:
+        return self.dialect.transaction()
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        return self.dialect.snapshot()
+
+    def ask(self, statement: str, /, **params: Any) -> Tuples:
+        """The rows that the named statement answers."""
+        return self.dialect.query(self._sql[statement], params)
+
+    def value(self, statement: str, /, **params: Any) -> Any:
+        """The first column of the first row, or None."""
+        rows = self.ask(statement, **params)
+        return rows[0][0] if rows else None
+
+    def many(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        self.dialect.execute_many(self._sql[name], rows)
+
+    def ring(self, who: str, names: Sequence[str] = ()) -> None:
+        self.dialect.ring(who, names)
+
+    def listen(self, who: str) -> Listener:
+        return self.dialect.listen(who)
+
+    # ── enqueue ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def insert(self, specs: Sequence[tuple[Spec, int | None]], now: int) -> list[int]:
+        """New jobs, each with the instant it may start (None: at once); their ids in order."""
+        ids = self.dialect.take_ids("jobs", len(specs))
+        self.many("insert_job", (_job_params(id, spec, at, now) for id, (spec, at) in zip(ids, specs, strict=True)))
+        payloads = [
+            {"id": id, "args": spec.args} for id, (spec, _) in zip(ids, specs, strict=True) if spec.args is not None
+        ]
+        if payloads:
+            self.many("insert_payload", payloads)
+        return list(ids)
+
+    def insert_copy(self, of: int, now: int) -> int:
+        (id,) = self.dialect.take_ids("jobs", 1)
+        self.ask("insert_copy", id=id, of=of, now=now)
+        self.ask("copy_payload", id=id, of=of)
+        return id
+
+    # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def row(self, id: int) -> Row | None:
+        found = self.ask("row", id=id)
+        return Row(*found[0]) if found else None
+
+    def rows(self, ids: Sequence[int]) -> dict[int, Row]:
+        return {found[0]: Row(*found) for found in self.ask("rows", ids=json.dumps(ids))}
+
+    def change(self, row: Row, change: Change, now: int, report: Report | None = None) -> None:
+        """Applies a decision to the row it was made for. The fence and the state guard against deciding twice."""
+        self.ask(
+            "change",
+            id=row.id,
+            was=row.state,
+            expected=row.fence,
+            now=now,
+            state=change.state,
+            fence=change.fence,
+            attempts=change.attempts,
+            fresh_attempts=change.fresh_attempts,
+            interruptions=change.interruptions,
+            phase=change.phase,
+            run_at=change.run_at,
+            keeps_pool=change.keeps_pool,
+            error=change.error,
+            finished_at=now if change.ended else None,
+            exit_code=report.exit_code if report else None,
+            worker=report.worker if report else None,
+            started_at=report.started_at if report else None,
+            info=report.info if report else None,
+        )
+
+    def complete(self, reports: Sequence[Report], now: int) -> None:
+        """The plain successes of a turn, in one statement."""
+        done = [(r.id, r.fence, r.worker, r.started_at, r.exit_code, r.info) for r in reports]
+        self.ask("complete", done=json.dumps(done), now=now)
+
+    def hand_back(self, held: Sequence[Held], now: int) -> None:
+        self.ask("hand_back", back=json.dumps([(h.id, h.fence) for h in held]), now=now)
+
+    def set_results(self, reports: Sequence[Report]) -> None:
+        self.many("set_result", ({"id": r.id, "body": r.result} for r in reports))
+
+    def add_attempt(self, row: Row, report: Report, outcome: str, now: int) -> None:
+        output = report.output
+        self.ask(
+            "insert_attempt",
+            job_id=row.id,
+            fence=report.fence,
+            number=row.attempts,
+            phase=row.phase,
+            outcome=outcome,
+            worker=report.worker,
+            pool=row.pool,
+            started_at=report.started_at,
+            finished_at=report.finished_at or now,
+            exit_code=report.exit_code,
+            error=report.error,
+            detail=report.detail,
+            stdout=output.stdout if output else None,
+            stderr=output.stderr if output else None,
+            stdout_dropped=output.stdout_dropped if output else 0,
+            stderr_dropped=output.stderr_dropped if output else 0,
+        )
+
+    def event(
+        self,
+        kind: str,
+        *,
+        now: int,
+        text: str | None = None,
+        job_id: int | None = None,
+        pool: int | None = None,
+        worker: str | None = None,
+    ) -> None:
+        self.ask("add_event", at=now, kind=kind, job_id=job_id, pool=pool, worker=worker, text=text)
+
+    # ── claims ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def ready(self, streams: Sequence[tuple[str, str, int]], limit: int, *, idle: bool) -> list[tuple[int, str]]:
+        """(id, kind) of the next jobs in order, from several (queue, kind, at most) lanes merged."""
+        found: Tuples = []
+        for start in range(0, len(streams), 100):  # a compound select has at most 500 terms
+            found += self._ready(streams[start : start + 100], limit, idle)
+        if len(streams) > 100:
+            found.sort(key=lambda row: (-row[2], row[3], row[0]))
+        return [(row[0], row[1]) for row in found[:limit]]
+
+    def _ready(self, streams: Sequence[tuple[str, str, int]], limit: int, idle: bool) -> Tuples:
+        sql = self._claim_sql.get(len(streams))
+        if sql is None:
+            parts = (self._sql["claim_stream"].replace("_N", f"_{n}") for n in range(len(streams)))
+            sql = "\nunion all\n".join(parts) + "\norder by priority desc, seq, id limit :limit"
+            self._claim_sql[len(streams)] = sql
+        params: dict[str, Any] = {"limit": limit, "lonely": 1 << 30 if idle else LONELY}
+        for n, (queue, kind, most) in enumerate(streams):
+            params[f"queue_{n}"], params[f"kind_{n}"], params[f"limit_{n}"] = queue, kind, most
+        return self.dialect.query(sql, params)
+
+    def views(self, where: Sequence[str], limit: int, **params: Any) -> Tuples:
+        """Rows of the view, newest first, under the named conditions."""
+        sql = self._sql["view"]
+        if where:
+            sql += "\nwhere " + " and ".join(self._sql[name] for name in where)
+        return self.dialect.query(sql + "\norder by j.id desc limit :limit", params | {"limit": limit})
+
+    def claim(self, pool: int, ids: Sequence[int], now: int) -> list[Claim]:
+        """These jobs are the pool's, in the order asked."""
+        found = {row[0]: Claim(*row) for row in self.ask("claim", pool=pool, ids=json.dumps(ids), now=now)}
+        return [found[id] for id in ids if id in found]
+
+    # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def add_pool(self, info: PoolInfo, now: int) -> int:
+        (id,) = self.dialect.take_ids("pools", 1)
+        params = asdict(info) | {
+            "id": id,
+            "now": now,
+            "queues": None if info.queues is None else json.dumps(info.queues),
+            "kinds": json.dumps(info.kinds),
+        }
+        self.ask("insert_pool", **params)
+        return id
+
+    def pools(self) -> list[LostPool]:
+        return [LostPool(*row) for row in self.ask("pools")]
+
+    def put_workers(self, pool: int, workers: Sequence[WorkerState]) -> None:
+        self.ask("prune_workers", pool=pool, names=json.dumps([worker.name for worker in workers]))
+        self.many("put_worker", (asdict(worker) | {"pool": pool} for worker in workers))
+
+
+def _job_params(id: int, spec: Spec, run_at: int | None, now: int) -> dict[str, Any]:
+    policy = spec.policy
+    return {
+        "id": id,
+        "queue": spec.queue,
+        "kind": spec.kind,
+        "task": spec.task,
+        "state": "pending" if run_at is None else "scheduled",
+        "priority": spec.priority,
+        "max_attempts": policy.max_attempts,
+        "run_at": run_at,
+        "now": now,
+        "timeout_s": policy.timeout_s,
+        "backoff_base": policy.backoff_base,
+        "backoff_cap_s": policy.backoff_cap_s,
+        "jitter": int(policy.jitter),
+        "key": spec.key,
+        "unique_key": spec.unique_key,
+        "keep_background": int(spec.keep_background),
+        "batch": spec.batch,
+        "labels": None if spec.labels is None else json.dumps(spec.labels),
+        "created_by": spec.created_by,
+        "cwd": spec.cwd,
+    }
