@@ -16,6 +16,7 @@ from .model import ENDED, MAX_INTERRUPTIONS, Row, State
 from .retry import backoff_s
 
 SECOND = 1_000_000
+LONGEST_S = 100 * 365 * 86400.0  # no delay is longer, so that every instant has a year that can be written
 
 Name = Literal[
     "due",
@@ -102,7 +103,7 @@ def fail(row: Row, signal: Signal, now: int, rng: Random) -> Change:
         delay_s = backoff_s(
             row.attempts, base=row.backoff_base, cap_s=row.backoff_cap_s, jitter=bool(row.jitter), rng=rng
         )
-    return Change("failed", run_at=now + int(delay_s * SECOND), error=error, charged=True)
+    return Change("failed", run_at=_later(now, delay_s), error=error, charged=True)
 
 
 def abort(row: Row, signal: Signal, now: int, rng: Random) -> Change:
@@ -110,7 +111,12 @@ def abort(row: Row, signal: Signal, now: int, rng: Random) -> Change:
 
 
 def snooze(row: Row, signal: Signal, now: int, rng: Random) -> Change:
-    return Change("scheduled", attempts=-1, run_at=now + int((signal.after_s or 0) * SECOND))
+    return Change("scheduled", attempts=-1, run_at=_later(now, signal.after_s or 0.0))
+
+
+def _later(now: int, delay_s: float) -> int:
+    """A task may ask for any delay, also for one that is no number: a report must never fail for it."""
+    return now + int(min(delay_s, LONGEST_S) * SECOND) if delay_s > 0 else now
 
 
 def hand_back(row: Row, signal: Signal, now: int, rng: Random) -> Change:

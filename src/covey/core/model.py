@@ -193,6 +193,7 @@ class Registered(Struct, frozen=True):
     pool: int
     database_id: str
     config: dict[str, Any]
+    live: str = ""  # the directory where output of running jobs can be followed; "" = nowhere
 
 
 class Turn(Struct, kw_only=True):

@@ -10,7 +10,8 @@ from ..core.model import MAX_PAYLOAD, Spec
 from ..errors import InvalidInput, TooLarge
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,199}")
-BIGGEST = 2**63 - 1
+YEAR_10000 = 253_402_300_800 * 1_000_000
+LONGEST_BACKOFF_S = 1e9
 
 
 def check_spec(spec: Spec) -> Spec:
@@ -32,13 +33,32 @@ def check_spec(spec: Spec) -> Spec:
     check_attempts(spec.policy.max_attempts)
     check_timeout(spec.policy.timeout_s)
     check_delay(spec.delay_s)
-    if spec.run_at is not None and not -BIGGEST <= spec.run_at <= BIGGEST:
-        raise InvalidInput("run_at is too far away; the year must be before 10000")
-    if not 0 <= spec.policy.backoff_cap_s < math.inf or not 1 <= spec.policy.backoff_base < math.inf:
-        raise InvalidInput("back-off needs a base of at least 1 and a cap of at least 0 seconds")
-    if spec.args is not None and len(spec.args) * 4 > MAX_PAYLOAD and len(spec.args.encode()) > MAX_PAYLOAD:
-        raise TooLarge(f"arguments of {spec.task}: over {MAX_PAYLOAD:,} bytes of JSON; pass a path or an id instead")
+    check_run_at(spec.run_at)
+    if not 0 <= spec.policy.backoff_cap_s <= LONGEST_BACKOFF_S or not 1 <= spec.policy.backoff_base < math.inf:
+        raise InvalidInput(f"back-off needs a base of at least 1 and a cap of 0 to {LONGEST_BACKOFF_S:,.0f} seconds")
+    if spec.args is not None:
+        check_args(spec)
     return spec
+
+
+def check_args(spec: Spec) -> None:
+    """JSON text has neither NUL nor lone surrogates: both are written as escapes there."""
+    args = spec.args or ""
+    try:
+        size = len(args) if args.isascii() else len(args.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput(f"arguments of {spec.task}: a lone surrogate is not text") from None
+    if "\x00" in args:
+        raise InvalidInput(f"arguments of {spec.task}: a raw NUL is not JSON")
+    if size > MAX_PAYLOAD:
+        raise TooLarge(
+            f"arguments of {spec.task}: {size:,} bytes of JSON, the limit is {MAX_PAYLOAD:,}; pass a path or an id instead"
+        )
+
+
+def check_run_at(run_at: int | None) -> None:
+    if run_at is not None and not -YEAR_10000 < run_at < YEAR_10000:
+        raise InvalidInput("run_at is too far away; the year must be before 10000")
 
 
 def check_queue(name: str) -> str:
@@ -70,9 +90,7 @@ def check_priority(priority: int) -> None:
 
 def check_attempts(max_attempts: int) -> None:
     if type(max_attempts) is not int or not 1 <= max_attempts <= 1_000_000:
-        raise InvalidInput(
-            f"max_attempts {max_attempts!r}: it counts all runs, so it starts at 1 (one run, no retry)"
-        )
+        raise InvalidInput(f"max_attempts {max_attempts!r}: it counts all runs, so it starts at 1 (one run, no retry)")
 
 
 def check_timeout(timeout_s: float | None) -> None:

@@ -58,15 +58,16 @@ class Engine(Turns, Views):
     def _admit(self, specs: Sequence[Spec]) -> list[int | None]:
         """For each spec the id of the job that has its key already, or None if it is new."""
         answers: list[int | None] = []
-        seen: dict[str, int] = {}
+        seen: dict[tuple[str, str | None], int] = {}
         for place, spec in enumerate(specs):
             taken = self.store.value("id_of_key", key=spec.key) if spec.key is not None else None
             if taken is None and spec.unique_key is not None:
                 taken = self.store.value("id_of_unique_key", unique_key=spec.unique_key)
-            for name in {spec.key, spec.unique_key} - {None}:
-                if taken is None and name in seen:
-                    taken = -1 - seen[name]  # an earlier one of this very batch
-                seen.setdefault(str(name), place)
+            for name in (("key", spec.key), ("unique_key", spec.unique_key)):
+                if name[1] is not None:
+                    if taken is None and name in seen:
+                        taken = -1 - seen[name]  # an earlier one of this very batch
+                    seen.setdefault(name, place)
             if taken is not None and spec.if_exists == "error":
                 who = f"job {taken}" if taken >= 0 else "another job of this batch"
                 raise Duplicate(f"the key {spec.key or spec.unique_key!r} is taken by {who}", max(taken, 0))
@@ -136,7 +137,7 @@ class Engine(Turns, Views):
     def _id(self, ref: Ref) -> int:
         """The id behind an id or a key."""
         text = str(ref)
-        if text.isdigit():
+        if text.isdecimal():
             return int(text) if len(text) < 19 else -1
         id = self.store.value("id_of_key", key=text)
         if id is None:
@@ -168,6 +169,8 @@ class Engine(Turns, Views):
         if isinstance(edit.queue, str):
             check.check_queue(edit.queue)
             self._add_queues({edit.queue}, now)
+        if isinstance(edit.run_at, int):
+            check.check_run_at(edit.run_at)
         reschedules = edit.run_at is None or isinstance(edit.run_at, int)
         state = row.state
         if reschedules and row.state != "blocked":
@@ -207,7 +210,9 @@ class Engine(Turns, Views):
     def pause(self, queue: str, for_s: float | None = None) -> None:
         """Nothing of that queue is claimed until it is resumed, or until the time is over."""
         check.check_delay(for_s)
-        self._change_queue("pause_queue", queue, resume_at=None if for_s is None else self.clock() + int(for_s * SECOND))
+        self._change_queue(
+            "pause_queue", queue, resume_at=None if for_s is None else self.clock() + int(for_s * SECOND)
+        )
 
     def resume(self, queue: str) -> None:
         self._change_queue("resume_queue", queue)

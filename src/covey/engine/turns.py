@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from random import Random
@@ -49,7 +50,15 @@ class Turns:
             pool = self.store.add_pool(info, now)
             self.store.event("pool_started", now=now, pool=pool, text=f"{info.name} (pid {info.pid} on {info.host})")
             stored = {key: value for key, value in self.store.ask("config") if key in config.SETTINGS}
-        return Registered(pool, self.database_id, config.effective(stored))
+        return Registered(pool, self.database_id, config.effective(stored), self._live())
+
+    def _live(self) -> str:
+        side = getattr(self.store.dialect, "side", "")
+        if not side:
+            return ""
+        live = os.path.join(side, "live")
+        os.makedirs(live, exist_ok=True)
+        return live
 
     def leave(self, pool: int) -> None:
         """The pool is forgotten; whatever it still held is pending again."""
@@ -120,8 +129,12 @@ class Turns:
         rows = self.store.rows([report.id for report in turn.reports])
         plain: list[Report] = []
         back: list[Held] = []
+        seen: set[tuple[int, int]] = set()
         changed = 0
         for report in turn.reports:
+            if (report.id, report.fence) in seen:
+                continue
+            seen.add((report.id, report.fence))
             row = rows.get(report.id)
             if row is None or report.fence != row.fence:
                 if row is None or not self._release(row, turn.pool, report, now):
@@ -129,6 +142,9 @@ class Turns:
                 continue
             if row.state != "processing":
                 continue  # my own earlier report: its answer was lost
+            if report.outcome == "gone":
+                reply.refused.append(Held(report.id, report.fence))  # nobody cancelled it
+                continue
             change = decide(row, Signal(report.outcome, report.error, report.after_s), now, self.rng)
             if change is COMPLETED:
                 plain.append(report)
@@ -149,8 +165,8 @@ class Turns:
 
     def _release(self, row: Row, pool: int, report: Report, now: int) -> bool:
         """A cancelled job's family is gone, however its run ended."""
-        if row.state != "cancelled" or row.pool != pool or report.fence > row.fence:
-            return False
+        if row.state != "cancelled" or row.pool != pool or report.fence != row.fence - 1:
+            return False  # not the run that was cancelled
         self.store.change(row, decide(row, Signal("gone"), now, self.rng), now, report)
         self.store.add_attempt(row, report, "cancelled", now)
         return True
@@ -158,10 +174,8 @@ class Turns:
     def _reconcile(self, turn: Turn, now: int) -> int:
         """Rows that the pool does not know it has (an answer was lost) are handed back."""
         known = {(held.id, held.fence) for held in turn.held or ()}
-        ids = {id for id, _ in known}
-        mine = self.store.ask("held_by", pool=turn.pool)
-        strays = [Held(id, fence) for id, fence in mine if (id, fence) not in known]
-        return self._strand([held for held in strays if held.id not in ids], now) if strays else 0
+        strays = [Held(*mine) for mine in self.store.ask("held_by", pool=turn.pool) if mine not in known]
+        return self._strand(strays, now) if strays else 0
 
     def _strand(self, strays: Sequence[Held], now: int) -> int:
         for row in self.store.rows([held.id for held in strays]).values():

@@ -72,7 +72,7 @@ update {jobs}
 set state         = :state,
     fence         = fence + :fence,
     attempts      = case when :fresh_attempts then 0 else attempts + :attempts end,
-    interruptions = interruptions + :interruptions,
+    interruptions = case when :fresh_attempts then 0 else interruptions + :interruptions end,
     phase         = coalesce(:phase, phase),
     run_at        = coalesce(:run_at, run_at),
     pool          = case when :keeps_pool then pool end,
@@ -82,6 +82,7 @@ set state         = :state,
     started_at    = coalesce(:started_at, started_at),
     finished_at   = :finished_at,
     info          = coalesce(:info, info),
+    unique_key    = case when :finished_at is null then unique_key end,
     updated_at    = :now
 where id = :id and state = :was and fence = :expected
 
@@ -143,13 +144,14 @@ delete from {pools} where id = :pool
 update {pools} set stop_requested_at = coalesce(stop_requested_at, :now) where id = :pool
 
 -- name: held_by
-select id, fence from {jobs} where pool = :pool
+-- A cancel raises the fence of a running job by one; the pool knows it by the fence of its claim.
+select id, case state when 'cancelled' then fence - 1 else fence end from {jobs} where pool = :pool
 
 -- name: held_page
 select id from {jobs} where pool = :pool order by id limit :limit
 
 -- name: stopping_of
-select id, fence from {jobs} where pool = :pool and pool is not null and state = 'cancelled'
+select id, fence - 1 from {jobs} where pool = :pool and pool is not null and state = 'cancelled'
 
 -- name: held_without_pool
 select distinct pool from {jobs} where pool is not null and pool not in (select id from {pools})

@@ -1,0 +1,69 @@
+"""What must hold of a queue whatever happened to it: used after random verbs, kills and planted bugs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from ..core.model import ENDED, STATES
+from ..core.view import Filter, JobView
+from ..engine.engine import Engine
+
+Fences = Mapping[int, int]
+
+
+def check_queue(
+    engine: Engine,
+    *,
+    acknowledged: Iterable[int] = (),
+    removed: Iterable[int] = (),
+    fences: Fences | None = None,
+) -> list[str]:
+    """Every broken promise in one line each; empty when all is well. ``fences`` are those seen earlier."""
+    jobs = {job.id: job for job in every_job(engine)}
+    problems = [f"job {id} was acknowledged and is gone" for id in set(acknowledged) - set(removed) - jobs.keys()]
+    problems += [f"job {id} was removed and is back" for id in set(removed) & jobs.keys()]
+    problems += _totals(engine, jobs)
+    for job in jobs.values():
+        problems += (f"job {job.id}: {problem}" for problem in _job(engine, job))
+    for id, fence in (fences or {}).items():
+        if id in jobs and jobs[id].fence < fence:
+            problems.append(f"job {id}: its fence fell from {fence} to {jobs[id].fence}")
+    return problems
+
+
+def every_job(engine: Engine) -> Iterator[JobView]:
+    before: int | None = None
+    while True:
+        page = engine.jobs(Filter(before=before, limit=10_000))
+        yield from page.jobs
+        if page.next is None:
+            return
+        before = page.next
+
+
+def _totals(engine: Engine, jobs: Mapping[int, JobView]) -> Iterator[str]:
+    counted = engine.status().counts
+    for state in STATES:
+        seen = sum(job.state == state for job in jobs.values())
+        if counted[state] != seen:
+            yield f"status counts {counted[state]} {state}, there are {seen}"
+
+
+def _job(engine: Engine, job: JobView) -> Iterator[str]:
+    if not 0 <= job.attempts <= job.max_attempts:
+        yield f"{job.attempts} attempts of at most {job.max_attempts}"
+    if job.state == "processing" and (job.pool is None or not job.attempts or not job.fence):
+        yield f"processing without owner or attempt (pool {job.pool}, attempt {job.attempts}, fence {job.fence})"
+    if job.pool is not None and job.state not in ("processing", "cancelled"):
+        yield f"{job.state}, but pool {job.pool} holds it"
+    if (job.finished_at is not None) != (job.state in ENDED):
+        yield f"{job.state}, finished at {job.finished_at}"
+    if job.state == "completed" and not (job.attempts and job.fence):
+        yield f"completed without a run (attempt {job.attempts}, fence {job.fence})"
+    if job.state in ("failed", "dead") and not job.error:
+        yield f"{job.state} without a reason"
+    history = engine.history(job.id)
+    if any(a.fence >= b.fence for a, b in zip(history, history[1:], strict=False)):
+        yield "its history's fences do not rise"
+    if history and history[-1].fence > job.fence:
+        yield f"its history knows fence {history[-1].fence}, the row only {job.fence}"

@@ -1,0 +1,141 @@
+"""Fixtures of the whole suite: backends, clock, leak guard, figures of proof."""
+
+from __future__ import annotations
+
+import gc
+import glob
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+
+import psutil
+import pytest
+from hypothesis import HealthCheck, settings
+
+from covey import env
+from covey.compose import open_dialect
+from covey.engine.engine import Engine
+from covey.store import migrate
+from covey.store.store import Store
+from covey.testing import FakeClock, HandPool
+
+T = TypeVar("T")
+
+BACKENDS = ["file", "memory"]  # every contract test runs on each of them, without exceptions
+
+settings.register_profile(
+    "covey", deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+settings.load_profile("covey")
+
+
+@pytest.fixture(scope="session")
+def proof() -> Callable[[T, T], T]:
+    """proof(small, full): the figure of a proof row; `make proof` asks for the full one."""
+    full = os.environ.get("COVEY_PROOF") == "full"
+    return lambda small, whole: whole if full else small
+
+
+# ── engines ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def url(backend: str, tmp_path: Path) -> str:
+    """Where the queue of this test lives."""
+    return str(tmp_path / "queue.db") if backend == "file" else f"memory:{os.urandom(6).hex()}"
+
+
+@pytest.fixture
+def connect(url: str, clock: FakeClock) -> Iterator[Callable[[], Engine]]:
+    """Opens the test's queue once more, as another client or pool would."""
+    opened: list[Engine] = []
+
+    def connect() -> Engine:
+        dialect = open_dialect(url)
+        migrate.migrate(dialect, database_id=env.new_database_id(), now=clock())
+        opened.append(Engine(Store(dialect), clock=clock, rng=Random(0)))
+        return opened[-1]
+
+    yield connect
+    for engine in opened:
+        engine.close()
+
+
+@pytest.fixture
+def engine(connect: Callable[[], Engine]) -> Engine:
+    """An engine on an empty queue, with a clock that stands still and dice that fall the same way every time."""
+    return connect()
+
+
+@pytest.fixture
+def pool(engine: Engine) -> HandPool:
+    return HandPool(engine)
+
+
+# ── nothing is left behind ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(autouse=True)
+def leak_guard() -> Iterator[None]:
+    """After each test there are no more descriptors, threads, children or files of ours than before."""
+    before = _belongings()
+    yield
+    left = _belongings() - before
+    if left:
+        gc.collect()
+        left = _settled(before)
+    assert not left, f"left behind: {sorted(left)}"
+
+
+def _settled(before: set[str]) -> set[str]:
+    """What is still there after a moment: a thread or child that is just ending is no leak."""
+    from covey.testing.until import until
+
+    try:
+        until(lambda: not _belongings() - before, 3)
+    except AssertionError:
+        return _belongings() - before
+    return set()
+
+
+def _belongings() -> set[str]:
+    return _descriptors() | _threads() | _children() | _files()
+
+
+def _descriptors() -> set[str]:
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{fd}")
+        except OSError:
+            continue
+        # A gate is never closed: closing any descriptor of its file would drop the process's locks on it.
+        if not target.removesuffix(" (deleted)").endswith("-covey/gate") and "/proc/" not in target:
+            found.add(f"descriptor {fd} of {target}")
+    return found
+
+
+def _threads() -> set[str]:
+    return {f"thread {t.name} {t.ident}" for t in threading.enumerate() if t.name != "covey-gate"}
+
+
+def _children() -> set[str]:
+    return {f"process {child.pid}" for child in psutil.Process().children(recursive=True)}
+
+
+def _files() -> set[str]:
+    return {f"file {path}" for path in glob.glob(os.path.join(tempfile.gettempdir(), "covey-*"))}
