@@ -1,1 +1,59 @@
+"""Covey: a durable job queue. ``from covey import Covey`` and read docs/python.md."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .app import Covey as Covey
+    from .errors import Abort as Abort
+    from .errors import Busy as Busy
+    from .errors import CoveyError as CoveyError
+    from .errors import Duplicate as Duplicate
+    from .errors import InvalidInput as InvalidInput
+    from .errors import JobFailed as JobFailed
+    from .errors import LeaseLost as LeaseLost
+    from .errors import NotFound as NotFound
+    from .errors import Refused as Refused
+    from .errors import Retry as Retry
+    from .errors import SchemaError as SchemaError
+    from .errors import Snooze as Snooze
+    from .errors import StillStopping as StillStopping
+    from .errors import Stopped as Stopped
+    from .errors import StoreError as StoreError
+    from .errors import TooLarge as TooLarge
+    from .errors import WaitTimeout as WaitTimeout
+    from .job import Call as Call
+    from .job import Job as Job
+    from .task import Task as Task
+    from .transaction import Transaction as Transaction
+    from .worker.context import Context as Context
+
+_ERRORS = (
+    "Abort Busy CoveyError Duplicate InvalidInput JobFailed LeaseLost NotFound Refused Retry SchemaError Snooze "
+    "StillStopping Stopped StoreError TooLarge WaitTimeout"
+)
+
+# Loaded when first asked for: the command line imports this package too and must start at once.
+_ROOMS = {
+    "Call": ".job",
+    "Context": ".worker.context",
+    "Covey": ".app",
+    "Job": ".job",
+    "Task": ".task",
+    "Transaction": ".transaction",
+} | dict.fromkeys(_ERRORS.split(), ".errors")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'covey' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_ROOMS[name], __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ROOMS})
