@@ -1,0 +1,74 @@
+"""How a command ends: one line on stderr where something went wrong, and the exit code that says so."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+from ..errors import CoveyError
+from .output import note, safe
+
+OWN_CODES = {"run", "wait"}  # their exit code is the job's, so Covey's own errors have another one
+OWN_ERROR = 125
+
+
+def exit_code_of(error: BaseException, args: list[str]) -> int:
+    """The error has been said in one line; its exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    if isinstance(error, BrokenPipeError):
+        return 1
+    if (usage := getattr(error, "format_message", None)) is not None:  # what typer raises on wrong usage
+        _say(_usage_line(error, usage()))
+        return int(getattr(error, "exit_code", 2))
+    own = OWN_ERROR if verb_of(args) in OWN_CODES else None
+    if isinstance(error, CoveyError):
+        _say(str(error))
+        return own or error.exit_code
+    if type(error).__name__ == "Abort":
+        _say("stopped; nothing was changed")
+        return own or 1
+    if isinstance(error, OSError):
+        _say(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+        return own or 1
+    if os.environ.get("COVEY_DEBUG"):
+        raise error
+    _say(f"unexpected {type(error).__name__}: {error}; a bug in Covey, COVEY_DEBUG=1 shows where")
+    return own or 1
+
+
+def verb_of(args: list[str]) -> str | None:
+    """The verb among the arguments: the first word that is neither --db nor its value."""
+    words = iter(args)
+    for word in words:
+        if word == "--db":
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return None
+
+
+def _usage_line(error: BaseException, message: str) -> str:
+    context = getattr(error, "ctx", None)
+    where = f"; see `{context.command_path} --help`" if context is not None else ""
+    text = " ".join(message.split()).rstrip(".")
+    return (text[:1].lower() + text[1:] if text else "wrong usage") + where
+
+
+def _say(message: str) -> None:
+    note("error: " + safe(" ".join(message.split("\n"))))
+
+
+def end(code: int) -> NoReturn:
+    """The process is over; what was printed is out, or its reader is gone."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        code = code or 1
+    except OSError as error:  # a full disk behind a redirect
+        code = code or 1
+        os.write(2, f"error: cannot write the answer: {error.strerror}\n".encode())
+    # Everything durable is on disk already; tearing the interpreter down would only cost time.
+    os._exit(code)

@@ -1,0 +1,36 @@
+"""Where `covey` begins."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from typing import Any, NoReturn
+
+from .ending import end, exit_code_of
+from .quick import understood
+
+
+def main() -> NoReturn:
+    """Runs the verb in sys.argv and ends the process with its exit code."""
+    # Importing makes many objects and little garbage; `load` switches the collector on again.
+    gc.disable()
+    args = sys.argv[1:] or ["--help"]
+    try:
+        code = _run(args)
+    except SystemExit as request:  # completion ends that way
+        code = request.code
+    except BaseException as error:
+        code = exit_code_of(error, args)
+    end(code if isinstance(code, int) else 0)
+
+
+def _run(args: list[str]) -> Any:
+    if "_COVEY_COMPLETE" not in os.environ and (plain := understood(args)) is not None:
+        from .submit import submit
+
+        words, argv, options = plain
+        return submit(words, argv, **options)
+    from .group import root
+
+    return root().main(args=args, prog_name="covey", standalone_mode=False)

@@ -1,0 +1,72 @@
+"""covey queue: list, pause and resume queues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .opening import open_queue
+from .options import Db, Json
+from .output import answer, as_json, note
+
+if TYPE_CHECKING:
+    from ..core.view import QueueView
+
+Names = Annotated[list[str], typer.Argument(metavar="QUEUE...", help="Names of queues.", show_default=False)]
+For = Annotated[str | None, typer.Option("--for", metavar="TIME", help="Resume by itself after 90s, 2h, 1d.")]
+COLUMNS = ("pending", "processing", "scheduled", "failed", "completed", "dead")
+
+
+def list_queues(json: Json = False, db: Db = None) -> None:
+    """List queues and what is in them."""
+    engine = open_queue(db)
+    found = engine.queues()
+    engine.close()
+    if json:
+        as_json(found)
+    elif found:
+        show_queues(found)
+    else:
+        note("no queues yet; the first job makes one")
+
+
+def show_queues(found: Sequence[QueueView]) -> None:
+    """A table of queues is on stdout."""
+    from . import render
+
+    render.table(
+        ["QUEUE", *(name.upper() for name in COLUMNS), "PAUSED"],
+        [
+            (view.name, *(view.counts.get(state, 0) or "." for state in COLUMNS), _pause_of(view))
+            for view in found
+        ],
+    )
+
+
+def _pause_of(view: QueueView) -> str:
+    if not view.paused:
+        return ""
+    return f"until {view.resume_at}" if view.resume_at else "yes"
+
+
+def pause(queue: Names, for_: For = None, db: Db = None) -> None:
+    """Start nothing more of these queues until they are resumed. What runs goes on."""
+    from .times import seconds
+
+    for_s = None if for_ is None else seconds(for_, "--for")
+    engine = open_queue(db)
+    for name in queue:
+        engine.pause(name, for_s)
+        answer(f"paused {name}" + (f" for {for_}" if for_ else ""))
+    engine.close()
+
+
+def resume(queue: Names, db: Db = None) -> None:
+    """Let paused queues go on."""
+    engine = open_queue(db)
+    for name in queue:
+        engine.resume(name)
+        answer(f"resumed {name}")
+    engine.close()

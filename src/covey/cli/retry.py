@@ -1,0 +1,65 @@
+"""covey retry: jobs that run again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import StillStopping
+from .opening import open_queue
+from .options import Db, Json, Refs
+from .output import answer, as_json, note
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..core.view import Change
+    from ..engine.engine import Engine
+
+PATIENCE_S = 15.0  # the usual grace of a stopping job, and some
+
+Again = Annotated[bool, typer.Option("--again", help="Queue ended jobs anew; prints the new ids.")]
+All = Annotated[bool, typer.Option("--all", help="Start over: children are deleted and made again.")]
+
+
+def retry(jobs: Refs, again: Again = False, all: All = False, json: Json = False, db: Db = None) -> None:
+    """Run failed, dead or cancelled jobs again, at once. All or none."""
+    engine = open_queue(db)
+    changes = retry_when_stopped(engine, jobs, again=again, all=all)
+    engine.close()
+    if json:
+        as_json(changes)
+        return
+    for change in changes:
+        answer(str(change.new_id) if again else f"{change.id} {change.state}, was {change.was}")
+
+
+def retry_when_stopped(
+    engine: Engine, refs: Sequence[str | int], *, again: bool = False, all: bool = False
+) -> list[Change]:
+    """The jobs run again, once the processes of those just cancelled are gone."""
+    import time
+
+    deadline = time.monotonic() + PATIENCE_S
+    told = False
+    while True:
+        try:
+            return engine.retry(refs, again=again, all=all)
+        except StillStopping as error:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise
+            if not told:
+                note(f"{error}; waiting")
+                told = True
+        wait_for_change(engine, min(left, 0.2))
+
+
+def wait_for_change(engine: Engine, timeout_s: float) -> None:
+    """Something may have changed in the queue, or the time is over."""
+    ear = engine.store.listen("end")
+    try:
+        ear.wait(timeout_s)
+    finally:
+        ear.close()

@@ -1,0 +1,59 @@
+"""Every verb: where it lives and what it does, in one line. Read for `--help` and completion without importing anything."""
+
+from __future__ import annotations
+
+Table = dict[str, tuple[str, str]]  # name: (module or module:function, one line)
+
+VERBS: Table = {
+    "enqueue": ("enqueue", "Queue commands or tasks; prints their ids."),
+    "run": ("run", "Queue a command, follow it, exit with its code."),
+    "list": ("list:list_jobs", "List jobs, newest first."),
+    "show": ("show", "Show one job with its history."),
+    "status": ("status", "The queue at a glance."),
+    "logs": ("logs", "Print what a job wrote; -f follows."),
+    "wait": ("wait", "Wait until jobs have ended."),
+    "cancel": ("cancel", "Cancel jobs; what runs is stopped."),
+    "retry": ("retry", "Run failed, dead or cancelled jobs again."),
+    "edit": ("edit", "Change a job that has not started."),
+    "remove": ("remove", "Delete jobs that have ended."),
+    "why": ("why", "Say why a job is where it is."),
+    "worker": ("", "Start, stop and list workers."),
+    "dlq": ("", "Dead letters: jobs that were given up."),
+    "queue": ("", "List, pause and resume queues."),
+    "config": ("", "Settings of this queue."),
+    "db": ("", "Look after the database."),
+    "doctor": ("doctor", "Check the installation and the queue."),
+    "demo": ("demo", "See it work: a small queue from start to end."),
+}
+
+GROUPS: dict[str, Table] = {
+    "worker": {
+        "start": ("worker_start:start", "Run a pool of workers in the foreground."),
+        "stop": ("worker_stop:stop", "Ask the pools on this host to finish and leave."),
+        "list": ("worker_list:list_workers", "List pools and their workers."),
+    },
+    "dlq": {
+        "list": ("dlq:list_dead", "List dead letters."),
+        "show": ("dlq:show", "Show one dead letter."),
+        "retry": ("dlq:retry", "Run dead letters again."),
+        "purge": ("dlq:purge", "Delete dead letters for good."),
+    },
+    "queue": {
+        "list": ("queue:list_queues", "List queues and what is in them."),
+        "pause": ("queue:pause", "Start nothing more of a queue."),
+        "resume": ("queue:resume", "Let a paused queue go on."),
+    },
+    "config": {
+        "list": ("config:list_settings", "List settings, their defaults and where they come from."),
+        "get": ("config:get", "Print one setting."),
+        "set": ("config:set_value", "Change one setting."),
+        "unset": ("config:unset", "Go back to the default."),
+    },
+    "db": {
+        "migrate": ("db:migrate", "Bring the tables up to date."),
+        "check": ("db:check", "Check the database for damage."),
+        "backup": ("db:backup", "Copy the live database to a file."),
+        "prune": ("db:prune", "Delete old ended jobs."),
+        "vacuum": ("db:vacuum", "Give unused space back to the disk."),
+    },
+}
