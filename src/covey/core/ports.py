@@ -15,6 +15,10 @@ from .view import Attempt, Change, Edit, Event, Filter, JobView, Page, PoolView,
 class Source(Protocol):
     """Where a pool gets its claims."""
 
+    database_id: str
+
+    def settings(self) -> dict[str, Any]: ...
+
     def register(self, info: PoolInfo) -> Registered: ...
 
     def turn(self, turn: Turn) -> Reply:

@@ -1,0 +1,168 @@
+"""One worker as its pool sees it: its sockets, its slot, and the jobs it has."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import time
+
+from msgspec import Struct
+
+from ..core.model import Claim, Kind, WorkerState
+from ..env import start_ticks
+from ..worker import slot as slots
+from ..worker import wire
+from ..worker.slot import Slot
+
+
+class Flight(Struct):
+    """A claim that a worker has."""
+
+    claim: Claim
+    serial: int
+    live: bool
+    stop: str | None = None  # timeout, cancel or shutdown
+    kill_at: float | None = None  # then the worker itself must go
+
+
+class Member:
+    def __init__(self, name: str, kind: Kind, places: int) -> None:
+        self.name, self.kind, self.places = name, kind, places
+        self.state = "starting"
+        self.pid: int | None = None
+        self.ticks = 0
+        self.handle: int | None = None
+        self.flights: dict[int, Flight] = {}
+        self.buffer = bytearray()
+        self.done = self.failed = 0
+        self.began = time.monotonic()
+        self.started_at = time.time_ns() // 1000
+        self.error: str | None = None
+        self.orphan = False  # its zygote is gone: nobody will tell us of its end
+        self.doomed = False  # we are killing it
+        self.jobs, self.far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.jobs.setblocking(False)
+        self.reports, self._far_reports = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.reports.setblocking(False)
+        self._slot_fd = slots.create(places)
+        self.slot = Slot(self._slot_fd, places)
+
+    def descriptors(self) -> tuple[int, int, int]:
+        """What the worker inherits. Of `far` we keep our copy, to take back what it has not received."""
+        return self.far.fileno(), self._far_reports.fileno(), self._slot_fd
+
+    def sent(self) -> None:
+        """The worker has its ends; ours of those are closed."""
+        self._far_reports.close()
+        os.close(self._slot_fd)
+
+    def born(self, pid: int, ticks: int) -> None:
+        self.pid, self.ticks = pid, ticks
+        with contextlib.suppress(ProcessLookupError):
+            self.handle = os.pidfd_open(pid)
+            if start_ticks(pid) != ticks:  # gone already, and the pid may be another's by now
+                os.close(self.handle)
+                self.handle = None
+
+    @property
+    def ready(self) -> bool:
+        return self.state == "ready" and not self.orphan and not self.doomed
+
+    def send(self, flight: Flight) -> bool:
+        """The job is in the worker's socket; False if that is full."""
+        message = wire.encode(wire.Dispatch(flight.serial, flight.live, flight.claim))
+        try:
+            wire.send_job(self.jobs, message)
+        except BlockingIOError:
+            return False
+        self.flights[flight.serial] = flight
+        return True
+
+    def take_back(self) -> list[Claim]:
+        """Jobs that were waiting in its socket. Whoever receives a message has the job: us or the worker, never both."""
+        claims = []
+        with contextlib.suppress(BlockingIOError):
+            while (dispatch := wire.receive_job(self.far, socket.MSG_DONTWAIT)) is not None:
+                if self.flights.pop(dispatch.serial, None):
+                    claims.append(dispatch.claim)
+        return claims
+
+    def read(self) -> list[wire.FromWorker]:
+        """Whole messages that have arrived. Raises EOFError when the worker's end is closed and all is read."""
+        ended = False
+        try:
+            while data := self.reports.recv(1 << 18):
+                self.buffer += data
+                if len(data) < 1 << 18:
+                    break
+            else:
+                ended = True
+        except BlockingIOError:
+            pass
+        except ConnectionResetError:
+            ended = True
+        messages = wire.unframe(self.buffer)
+        if ended and not messages:
+            raise EOFError
+        return messages
+
+    def stop(self, flight: Flight, place: int, why: str, grace_s: float, *, patience_s: float = 1.0) -> None:
+        """The worker has been told to stop this one job; it is killed if that takes longer than the grace."""
+        flight.stop = why
+        flight.kill_at = time.monotonic() + grace_s + patience_s
+        self.slot.ask_to_stop(place, flight.serial, grace_s)
+        self.signal(signal.SIGTERM)
+
+    def signal(self, number: int) -> None:
+        if self.handle is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.handle, number)
+
+    def hang_up(self) -> None:
+        """The worker exits once it has finished what it runs."""
+        self.jobs.close()
+
+    def close(self) -> None:
+        for end in (self.jobs, self.far, self.reports):
+            end.close()
+        self.slot.close()
+        if self.handle is not None:
+            os.close(self.handle)
+            self.handle = None
+
+    def memory(self) -> int | None:
+        try:
+            with open(f"/proc/{self.pid}/statm") as statm:
+                return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def view(self, now_ns: int, wall: int, *, memory: bool) -> WorkerState:
+        """As people see it. What has just begun is not worth a line yet."""
+        job: int | None = None
+        fence: int | None = None
+        since: int | None = None
+        for serial, (_, since_ns) in self.slot.running().items():
+            flight = self.flights.get(serial)
+            if flight and now_ns - since_ns > 200_000_000:
+                job, fence, since = flight.claim.id, flight.claim.fence, wall - (now_ns - since_ns) // 1000
+                break
+        states = {"starting": "starting", "broken": "dead"}
+        shown = states.get(self.state) or ("stopping" if self.doomed or self.orphan else "busy" if job else "idle")
+        return WorkerState(
+            self.name,
+            self.kind,
+            shown,  # type: ignore[arg-type]
+            self.pid,
+            self.ticks,
+            self.started_at,
+            job_id=job,
+            fence=fence,
+            busy_since=since,
+            done=self.done,
+            failed=self.failed,
+            memory=self.memory() if memory else None,
+            error=self.error,
+        )

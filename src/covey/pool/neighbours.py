@@ -1,0 +1,48 @@
+"""Watches the other pools of the queue: who is gone has its jobs handed back.
+
+On this host a pool is lost when its process and its zygote are gone; whatever still carries its mark is killed first,
+so that nothing runs twice at a time. Elsewhere it is lost when its beat has not moved for a lease, on our own
+monotonic clock: no wall clock decides about leases.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ..core.model import LostPool
+from ..core.ports import Source
+from ..env import alive, boot
+from ..log import Log
+from ..worker import family
+
+PERIOD_S = 0.5
+
+
+class Neighbours:
+    def __init__(self, source: Source, database_id: str, log: Log) -> None:
+        self._source, self._database_id, self._log = source, database_id, log
+        self._boot = boot()
+        self._beats: dict[int, tuple[int, float]] = {}
+        self._next = 0.0
+
+    def look(self, *, me: int | None, force: bool = False) -> None:
+        """Every lost pool but ``me`` has been reaped."""
+        now = time.monotonic()
+        if now < self._next and not force:
+            return
+        self._next = now + PERIOD_S
+        for pool in self._source.pools():
+            if pool.id != me and self._is_lost(pool, now):
+                killed = family.kill_marked(f"{self._database_id}:{pool.id}:") if pool.boot == self._boot else 0
+                jobs = self._source.reap(pool.id, pool.beat)
+                self._log.reaped(pool.id, jobs, killed)
+                self._beats.pop(pool.id, None)
+
+    def _is_lost(self, pool: LostPool, now: float) -> bool:
+        if pool.boot == self._boot and not alive(pool.pid, pool.ticks):
+            return True
+        beat, since = self._beats.get(pool.id, (-1, now))
+        if pool.beat != beat:
+            self._beats[pool.id] = (pool.beat, now)
+            return False
+        return now - since > pool.lease_s

@@ -1,0 +1,526 @@
+"""The pool's main thread: workers, timers, signals. Turns with the store happen in another thread (exchange.py).
+
+One job's way through here: a Reply brings its claim → `_place` sends it to a worker → the worker's frame comes back →
+`_done` makes the report → the next turn carries it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..core.model import Claim, Kind, Report, Reply, Want
+from ..env import failpoint
+from ..log import Log
+from ..worker import output, wire
+from .crew import Crew, describe
+from .exchange import Exchange
+from .forking import Nursery
+from .member import Flight, Member
+from .window import AHEAD_S, Window
+
+LOOK_S = 0.010  # how soon a job that has not been seen running is looked for
+ROSTER_S = 0.5  # how soon a change among the workers is shown
+STOP_GRACE_S = 5.0  # TERM to KILL, for time-outs and cancels
+KILL_GRACE_S = 0.5  # the same when the pool itself is in a hurry
+GIVE_UP_S = 10.0  # after the last job was killed: how long the store may take to hear of it
+
+Birth = Callable[[], Nursery]
+
+
+class Pool:
+    def __init__(
+        self,
+        exchange: Exchange,
+        crew: Crew,
+        birth: Birth,
+        log: Log,
+        *,
+        kinds: dict[Kind, int],
+        count: int,
+        queues: tuple[str, ...] | None,
+        live: str,
+        grace_s: float,
+        rejoin: Callable[[], None],
+    ) -> None:
+        self._exchange, self._crew, self._birth, self._log = exchange, crew, birth, log
+        self._kinds, self._count, self._queues = kinds, count, queues
+        self._live, self._grace_s, self._rejoin = live, grace_s, rejoin
+        self._window = Window()
+        self._selector = selectors.DefaultSelector()
+        self._nursery: Nursery | None = None
+        self._serial = 0
+        self._unsent: list[Report] = []
+        self._stopping = False
+        self._kill_at: float | None = None
+        self._had_to_kill = False
+        self._cancels: set[tuple[int, int]] = set()
+        self._look_at = 0.0
+        self._roster_at = 0.0
+        self._roster_key: object = None
+        self._beat_roster_at = 0.0
+        self._later: float | None = None
+        self._announced = False
+        self._began = time.monotonic()
+        self.done = self.failed = 0
+
+    # ── the loop ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self, signals: int, nursery: Nursery) -> int:
+        """Works until it is told to stop; 0 if every job could finish, 1 if some had to be killed."""
+        self._watch(signals, self._on_signal)
+        self._watch(self._exchange.bell, self._on_replies)
+        self._adopt(nursery)
+        for kind, count in self._kinds.items():
+            self._crew.want(kind, count)
+        self._start_workers()
+        self._exchange.start()
+        failpoint("pool.started")
+        while not self._finished():
+            for key, _ in self._selector.select(self._patience()):
+                key.data(key.fileobj)
+            self._tick()
+        return self._close()
+
+    def _watch(self, file: Any, act: Callable[[Any], None]) -> None:
+        self._selector.register(file, selectors.EVENT_READ, act)
+
+    def _unwatch(self, file: Any) -> None:
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(file)
+
+    def _patience(self) -> float | None:
+        now = time.monotonic()
+        times = [at for at in (self._look_at, self._later, self._kill_at) if at]
+        if self._crew.coming():
+            times.append(now + 0.5)
+        times.append(max(self._beat_roster_at, now + 0.05))
+        return max(0.0, min(times) - now)
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        if self._look_at and now >= self._look_at:
+            self._look(now)
+        if self._later and now >= self._later:
+            self._start_workers()
+        if self._kill_at and now >= self._kill_at:
+            self._kill_running()
+        self._show_roster(now)
+        self._send_reports()
+
+    def _finished(self) -> bool:
+        if self._crew.failures and not self._crew.members and not self._crew.coming():
+            return True  # nobody can work here
+        if not self._stopping or any(member.flights for member in self._crew.members.values()):
+            return False
+        self._send_reports()
+        overdue = self._kill_at is None and self._had_to_kill and time.monotonic() > self._look_at + GIVE_UP_S
+        return self._exchange.idle() or overdue
+
+    def _close(self) -> int:
+        self._exchange.close()
+        if self._nursery:
+            self._nursery.close()
+        for member in list(self._crew.members.values()):
+            member.signal(signal.SIGKILL)
+            member.close()
+        self._selector.close()
+        self._log.stopped(self.done, self.failed)
+        nobody = bool(self._crew.failures) and not self._stopping
+        return 1 if self._had_to_kill or nobody else 0
+
+    # ── claims out to workers ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _on_replies(self, _: object) -> None:
+        for reply in self._exchange.take():
+            if reply.lost:
+                self._begin_anew()
+                return
+            self._place(reply.claims)
+            self._cancel(reply)
+            if (reply.stop or reply.drained) and not self._stopping and not (reply.drained and self._busy()):
+                self._stop_claiming(None)
+        self._send_reports(asks=True)
+
+    def _busy(self) -> bool:
+        return any(member.flights for member in self._crew.members.values())
+
+    def _place(self, claims: Iterable[Claim]) -> None:
+        """Each claim is in a worker's socket, or on its way back."""
+        for claim in claims:
+            member = None if self._stopping else self._choose(claim)
+            if member is None or not self._send(member, claim):
+                self._unsent.append(Report(claim.id, claim.fence, "taken_back"))
+
+    def _send(self, member: Member, claim: Claim) -> bool:
+        self._serial += 1
+        flight = Flight(claim, self._serial, claim.kind == "command" or not self._window.is_short(claim.task))
+        if not member.send(flight):
+            return False
+        if not self._look_at:
+            self._look_at = time.monotonic() + LOOK_S
+        return True
+
+    def _choose(self, claim: Claim) -> Member | None:
+        """The least loaded worker of the kind that has room; beyond one job only where jobs are short."""
+        best, load = None, 1 << 30
+        for member in self._crew.members.values():
+            if member.kind == claim.kind and len(member.flights) < load and member.ready:
+                best, load = member, len(member.flights)
+        if best is None or load >= best.places and (claim.kind != "sync" or load >= self._window.of(claim.task)):
+            return None
+        if load == 0 and claim.kind != "async" and self._working() >= self._count:
+            return self._busiest_room(claim) if claim.kind == "sync" else None
+        return best
+
+    def _busiest_room(self, claim: Claim) -> Member | None:
+        """Another worker may not start, but behind a short job of a working one there may be room."""
+        room = self._window.of(claim.task)
+        working = [member for member in self._crew.of("sync") if 0 < len(member.flights) < room]
+        return min(working, key=lambda member: len(member.flights), default=None)
+
+    def _working(self) -> int:
+        """Workers that are bound to one job at a time and have one."""
+        return sum(bool(m.flights) for m in self._crew.members.values() if m.kind != "async")
+
+    def _wanted(self) -> Want | None:
+        """Places that are free now. Nothing is wanted while stopping."""
+        if self._stopping:
+            return None
+        free = dict.fromkeys(self._kinds, 0)
+        ready = dict.fromkeys(self._kinds, 0)
+        sync_working = sync_flights = working = 0
+        for member in self._crew.members.values():
+            if not member.ready:
+                working += bool(member.flights) and member.kind != "async"
+                continue
+            ready[member.kind] += 1
+            flights = len(member.flights)
+            if member.kind == "async":
+                free["async"] += member.places - flights
+                continue
+            working += bool(flights)
+            if member.kind == "sync":
+                sync_working += bool(flights)
+                sync_flights += flights
+        idle = max(0, self._count - working)
+        if "command" in free:
+            free["command"] = min(idle, ready["command"])
+        more = 0
+        if "sync" in free:
+            starting = min(idle, ready["sync"] - sync_working)
+            free["sync"] = max(0, (sync_working + starting) * self._window.ahead() - sync_flights)
+            more = max(0, free["sync"] - starting)
+        limit = min(idle, max(ready.values(), default=0)) + more + free.get("async", 0)
+        limit = min(limit, sum(free.values()))
+        return Want(self._queues, free, limit, idle=idle > 0)
+
+    # ── results back ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _on_frames(self, member: Member) -> None:
+        try:
+            messages = member.read()
+        except EOFError:
+            self._unwatch(member.reports)  # its end is told by the zygote
+            return
+        for message in messages:
+            if type(message) is wire.Done:
+                self._done(member, message)
+            elif isinstance(message, wire.Ready):
+                self._on_ready(member)
+            elif isinstance(message, wire.Broken):
+                member.state, member.error = "broken", message.error
+        self._send_reports()
+
+    def _done(self, member: Member, message: wire.Done) -> None:
+        flight = member.flights.pop(message.serial, None)
+        if flight is None:
+            return
+        report = message.report
+        if report.started_at and report.finished_at:
+            self._window.note(flight.claim.task, (report.finished_at - report.started_at) / 1e6)
+        if flight.stop:
+            self._explain_stop(flight, report)
+        member.done += 1
+        if report.outcome in ("failure", "abort"):
+            member.failed += 1
+            self.failed += 1
+            self._log.job_failed(report.id, report.error)
+        elif report.outcome == "success":
+            self.done += 1
+        if flight.live:
+            output.drop_live(self._live, report.id, report.fence)
+        self._unsent.append(report)
+
+    def _explain_stop(self, flight: Flight, report: Report) -> None:
+        """A worker only knows that it was told to stop; here is why."""
+        if flight.stop == "cancel":
+            report.outcome = "gone"
+        elif flight.stop == "timeout" and report.outcome != "success":
+            report.outcome = "failure"
+            report.error = f"timed out after {flight.claim.timeout_s:g} s"
+            report.detail = None
+
+    def _send_reports(self, *, asks: bool = False) -> None:
+        if self._unsent:
+            reports, self._unsent = self._unsent, []
+            self._exchange.report(reports, self._wanted(), urgent=self._stopping)
+        elif asks:
+            self._exchange.ask(self._wanted())
+
+    # ── timers ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _look(self, now: float) -> None:
+        """Time-outs, stalled workers, workers that do not stop; and when to look again."""
+        now_ns, soonest = time.monotonic_ns(), float("inf")
+        for member in list(self._crew.members.values()):
+            if not member.flights:
+                continue
+            running = member.slot.running()
+            for serial, (place, since_ns) in running.items():
+                if flight := member.flights.get(serial):
+                    soonest = min(soonest, self._look_at_flight(member, flight, place, (now_ns - since_ns) / 1e9, now))
+            if member.kind == "sync" and len(member.flights) > 1:
+                self._relieve(member, running, now_ns)
+            if len(member.flights) > len(running):
+                soonest = min(soonest, LOOK_S)
+        self._look_at = now + soonest if soonest != float("inf") else 0.0
+        for member in self._crew.overdue():
+            member.error = member.error or "did not report in"
+            member.signal(signal.SIGKILL)
+
+    def _look_at_flight(self, member: Member, flight: Flight, place: int, elapsed: float, now: float) -> float:
+        """Seconds until it must be looked at again."""
+        claim = flight.claim
+        if elapsed > AHEAD_S:
+            self._window.note_at_least(claim.task, elapsed)
+        if flight.kill_at is not None:
+            if now >= flight.kill_at and not member.doomed:
+                member.doomed = True
+                member.signal(signal.SIGKILL)
+            return max(LOOK_S, flight.kill_at - now)
+        if (claim.id, claim.fence) in self._cancels:
+            member.stop(flight, place, "cancel", STOP_GRACE_S)
+            return LOOK_S
+        if claim.timeout_s is None:
+            return 1.0
+        if elapsed >= claim.timeout_s:
+            self._log.timed_out(claim.id, claim.timeout_s)
+            member.stop(flight, place, "timeout", STOP_GRACE_S)
+            return LOOK_S
+        return min(1.0, claim.timeout_s - elapsed)
+
+    def _relieve(self, member: Member, running: dict[int, tuple[int, int]], now_ns: int) -> None:
+        """Nothing waits behind a stalled worker: what it has not received is taken back and placed anew."""
+        if any(now_ns - since_ns > AHEAD_S * 1e9 for _, since_ns in running.values()):
+            self._place(member.take_back())
+
+    # ── cancels and the end ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _cancel(self, reply: Reply) -> None:
+        """Cancelled jobs that we hold are being stopped; what has not started is simply dropped."""
+        ids = {held.id for held in reply.cancels}
+        self._cancels = {pair for pair in self._cancels if pair[0] in ids}
+        if not ids:
+            return
+        for member in self._crew.members.values():
+            wanted = {flight.serial for flight in member.flights.values() if flight.claim.id in ids and not flight.stop}
+            if not wanted:
+                continue
+            back = member.take_back() if member.kind == "sync" and len(member.flights) > 1 else []
+            for claim in back:
+                if claim.id in ids:
+                    self._unsent.append(Report(claim.id, claim.fence, "gone"))
+            self._place(claim for claim in back if claim.id not in ids)
+            self._cancels |= {
+                (flight.claim.id, flight.claim.fence) for flight in member.flights.values() if flight.serial in wanted
+            }
+            self._look_at = time.monotonic()
+
+    def _on_signal(self, fd: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            for number in os.read(fd, 512):
+                if number not in (signal.SIGINT, signal.SIGTERM):
+                    continue
+                if self._stopping:
+                    self._kill_at = time.monotonic()
+                else:
+                    self._stop_claiming(time.monotonic() + self._grace_s if number == signal.SIGTERM else None)
+
+    def _stop_claiming(self, kill_at: float | None) -> None:
+        """Nothing more is claimed, what has not started goes back, what runs may finish until ``kill_at``."""
+        self._stopping, self._kill_at = True, kill_at
+        for member in self._crew.members.values():
+            for claim in member.take_back():
+                self._unsent.append(Report(claim.id, claim.fence, "taken_back"))
+        self._log.draining(self._running_jobs())
+        self._exchange.ask(None)
+        self._send_reports()
+
+    def _running_jobs(self) -> list[int]:
+        return sorted(flight.claim.id for m in self._crew.members.values() for flight in m.flights.values())
+
+    def _kill_running(self) -> None:
+        """Time is up: what still runs is ended and handed back, at no cost to the jobs."""
+        self._kill_at = None
+        if jobs := self._running_jobs():
+            self._had_to_kill = True
+            self._log.killing(jobs)
+        for member in self._crew.members.values():
+            places = {serial: place for serial, (place, _) in member.slot.running().items()}
+            for flight in member.flights.values():
+                if flight.stop is None and flight.serial in places:
+                    member.stop(flight, places[flight.serial], "shutdown", KILL_GRACE_S, patience_s=0.5)
+        self._look_at = time.monotonic() + LOOK_S
+
+    def _begin_anew(self) -> None:
+        """We were given up: whatever we run may run elsewhere by now. Everything is killed before the new name is taken."""
+        self._log.lost()
+        if self._nursery:
+            self._unwatch(self._nursery.control)
+            self._nursery.close()
+            self._nursery = None
+        for member in list(self._crew.members.values()):
+            self._unwatch(member.reports)
+            member.signal(signal.SIGKILL)
+            kind = member.kind
+            self._crew.bury(member, replace=False)
+            self._crew.want(kind)
+        self._unsent.clear()
+        self._rejoin()
+        self._adopt(self._birth())
+        self._start_workers()
+
+    # ── workers come and go ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _adopt(self, nursery: Nursery) -> None:
+        self._nursery = nursery
+        self._watch(nursery.control, self._on_zygote)
+        self._exchange.tell(zygote=(nursery.pid, nursery.ticks))
+
+    def _start_workers(self) -> None:
+        if self._nursery and not self._stopping:
+            self._later = self._crew.start_more(self._nursery, self._on_joined)
+
+    def _on_joined(self, member: Member) -> None:
+        self._watch(member.reports, lambda _: self._on_frames(member))
+
+    def _on_ready(self, member: Member) -> None:
+        self._crew.ready(member)
+        if not self._announced:
+            ready = sum(m.state == "ready" for m in self._crew.members.values())
+            self._log.worker_started(member.name, ready, sum(self._kinds.values()))
+        self._start_workers()
+        self._announce()
+        self._exchange.ask(self._wanted())
+
+    def _announce(self) -> None:
+        if self._announced or self._crew.coming():
+            return
+        self._announced = True
+        wanted = sum(self._kinds.values())
+        ready = sum(m.state == "ready" for m in self._crew.members.values())
+        failed = [f"{kind} ({why})" for kind, why in self._crew.failures.items()]
+        self._log.all_started(ready, wanted, time.monotonic() - self._began, failed)
+
+    def _on_zygote(self, _: object) -> None:
+        if self._nursery is None:
+            return
+        message = self._nursery.hear()
+        if message is None:
+            self._on_zygote_lost()
+        elif isinstance(message, wire.Forked):
+            self._crew.born(message)
+        elif isinstance(message, wire.Exited) and (member := self._crew.by_pid(message.pid)):
+            self._on_lost(member, describe(message.status))
+
+    def _on_zygote_lost(self) -> None:
+        nursery, self._nursery = self._nursery, None
+        if nursery is None:
+            return
+        self._unwatch(nursery.control)
+        nursery.close()
+        self._log.zygote_lost()
+        self._crew.orphan_all()
+        for member in list(self._crew.members.values()):
+            if member.handle is None:
+                self._on_lost(member, "was never born")
+                continue
+            self._watch(member.handle, lambda _, member=member: self._on_orphan_gone(member))
+            self._place(member.take_back())
+            member.hang_up()
+        if not self._stopping:
+            self._adopt(self._birth())
+            self._start_workers()
+
+    def _on_orphan_gone(self, member: Member) -> None:
+        self._unwatch(member.handle)
+        status = 0
+        with contextlib.suppress(ChildProcessError):
+            if member.pid is not None:
+                _, status = os.waitpid(member.pid, 0)
+        self._on_lost(member, describe(status))
+        self._crew.end_strangers(self._nursery.pid if self._nursery else None)
+
+    def _on_lost(self, member: Member, how: str) -> None:
+        """Exactly what had started is charged for it; the rest goes back as if nothing had been."""
+        self._unwatch(member.reports)
+        with contextlib.suppress(EOFError):
+            while messages := member.read():
+                for message in messages:
+                    if isinstance(message, wire.Done):
+                        self._done(member, message)
+                    elif isinstance(message, wire.Broken):
+                        member.state, member.error = "broken", message.error
+        running = member.slot.running()
+        for flight in list(member.flights.values()):
+            self._unsent.append(self._lost_report(member, flight, flight.serial in running, how))
+        if (member.flights or member.state != "ready") and not self._stopping:
+            self._log.worker_lost(member.name, f"{how}{f' ({member.error})' if member.error else ''}")
+        member.flights.clear()
+        self._crew.bury(member, replace=not self._stopping)
+        self._start_workers()
+        self._announce()
+        self._send_reports(asks=True)
+
+    def _lost_report(self, member: Member, flight: Flight, started: bool, how: str) -> Report:
+        claim = flight.claim
+        report = Report(claim.id, claim.fence, "taken_back", worker=member.name)
+        if flight.live:
+            report.output = output.salvage(self._live, claim.id, claim.fence)
+            output.drop_live(self._live, claim.id, claim.fence)
+        if not started:
+            report.output = None
+            return report
+        report.outcome = "worker_lost"
+        report.error = f"worker lost: {member.name} {how}"
+        if flight.stop:
+            report.outcome = "stopped"
+            self._explain_stop(flight, report)
+        elif member.doomed:
+            report.outcome = "stopped"  # a bystander of a kill that was meant for another
+        else:
+            self.failed += 1
+        return report
+
+    # ── what people see ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _show_roster(self, now: float) -> None:
+        """The workers' state is on its way to the store: with every beat, and soon after a change that lasts."""
+        beat = now >= self._beat_roster_at
+        if not beat and now < self._roster_at:
+            return
+        now_ns, wall = time.monotonic_ns(), time.time_ns() // 1000
+        roster = [member.view(now_ns, wall, memory=beat) for member in self._crew.members.values()]
+        key = [(worker.name, worker.state, worker.job_id, worker.pid) for worker in roster]
+        self._roster_at = now + ROSTER_S
+        if beat or key != self._roster_key:
+            self._roster_key = key
+            self._exchange.tell(roster=roster)
+        if beat:
+            self._beat_roster_at = now + 5.0

@@ -1,0 +1,209 @@
+"""From options to a running pool: who we are, what was left behind, which workers, how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from .. import __version__
+from ..core.model import Kind, PoolInfo, Registered
+from ..core.ports import Source
+from ..env import boot, failpoint, hostname, start_ticks
+from ..errors import InvalidInput
+from ..log import Log
+from ..worker import family, wire
+from .crew import Crew
+from .exchange import Exchange
+from .forking import Nursery
+from .neighbours import Neighbours
+from .pool import Pool
+
+PRELOAD_S = 60.0
+
+
+class PoolOptions(Struct, frozen=True, kw_only=True):
+    url: str
+    count: int = 0  # 0 = one per CPU
+    queues: tuple[str, ...] | None = None  # None = every queue
+    app: str | None = None
+    drain: bool = False
+    grace_s: float = 10.0
+    name: str | None = None
+    quiet: bool = False
+
+
+def run(source: Source, options: PoolOptions) -> int:
+    """Runs a pool until it is told to stop, and leaves nothing behind. Its exit code."""
+    count = options.count or os.cpu_count() or 1
+    if count < 1:
+        raise InvalidInput(f"count {count}: at least 1 worker")
+    log = Log(options.name or f"pool-{os.getpid()}", quiet=options.quiet)
+    sys.setswitchinterval(0.001)  # two threads hand work to each other all the time
+    with _signals() as signals:
+        family.become_subreaper()
+        failpoint("pool.before_register")
+        starter = Starter(source, options, count, log)
+        starter.clean_up()
+        if _signalled(signals):
+            return 0
+        starter.register()
+        try:
+            return starter.work(signals)
+        finally:
+            source.leave(starter.pool)
+
+
+class Starter:
+    """The pool before it runs."""
+
+    def __init__(self, source: Source, options: PoolOptions, count: int, log: Log) -> None:
+        self._source, self._options, self._count, self._log = source, options, count, log
+        self._registered: Registered | None = None
+        self._kinds: dict[Kind, int] = {"command": count}
+        self._preload = True
+        self._live = ""
+        self._exchange: Exchange | None = None
+
+    @property
+    def pool(self) -> int:
+        assert self._registered is not None
+        return self._registered.pool
+
+    def clean_up(self) -> None:
+        """What dead pools of this host left behind is gone before we claim anything."""
+        Neighbours(self._source, self._source.database_id, self._log).look(me=None, force=True)
+
+    def register(self) -> None:
+        options = self._options
+        info = PoolInfo(
+            name=options.name or f"{hostname()}-{os.getpid()}",
+            host=hostname(),
+            boot=boot(),
+            pid=os.getpid(),
+            ticks=start_ticks(os.getpid()) or 0,
+            queues=options.queues,
+            kinds=("command", "sync", "async") if options.app else ("command",),
+            count=self._count,
+            version=__version__,
+            lease_s=self._source.settings()["lock_lease_seconds"],
+            app=options.app,
+        )
+        self._registered = self._source.register(info)
+        self._live = self._registered.live or tempfile.mkdtemp(prefix="covey-live-")
+        failpoint("pool.after_register")
+
+    def work(self, signals: int) -> int:
+        registered = self._registered
+        assert registered is not None
+        options, config = self._options, registered.config
+        nursery = self._first_nursery(signals)
+        if nursery is None:
+            return 0
+        neighbours = Neighbours(self._source, registered.database_id, self._log)
+        self._exchange = Exchange(
+            self._source,
+            neighbours,
+            self._log,
+            pool=registered.pool,
+            database_id=registered.database_id,
+            queues=options.queues,
+            beat_s=min(config["heartbeat_seconds"], config["lock_lease_seconds"] / 3),
+        )
+        crew = Crew(self._log, limit=config["max_startup_concurrency"], concurrency=config["max_concurrency"])
+        pool = Pool(
+            self._exchange,
+            crew,
+            self._birth,
+            self._log,
+            kinds=self._kinds,
+            count=self._count,
+            queues=options.queues,
+            live=self._live,
+            grace_s=options.grace_s,
+            rejoin=self._rejoin,
+        )
+        self._log.started(registered.pool, os.getpid(), options.url)
+        if options.drain:
+            self._exchange.drain()
+        return pool.run(signals, nursery)
+
+    def _first_nursery(self, signals: int) -> Nursery | None:
+        """A zygote with the app in it; None if we were told to stop meanwhile."""
+        nursery = self._birth()
+        told = _hear(nursery, signals)
+        if told is None:
+            nursery.close()
+            return None
+        if told.error:
+            nursery.close()
+            raise InvalidInput(f"cannot import the app {self._options.app!r}: {told.error}")
+        if told.note:  # a fork would lose those threads
+            self._log.app_imports_threads(told.note)
+            nursery.close()
+            self._preload = False
+            nursery = self._birth()
+        for kind in sorted(set(told.tasks.values())):
+            self._kinds["async" if kind == "async" else "sync"] = self._count
+        return nursery
+
+    def _birth(self) -> Nursery:
+        registered = self._registered
+        assert registered is not None
+        return Nursery(
+            app=self._options.app,
+            preload=self._preload,
+            live=self._live,
+            mark=f"{registered.database_id}:{registered.pool}",
+            environ=dict(os.environ) | {"COVEY_DB": self._options.url},
+        )
+
+    def _rejoin(self) -> None:
+        self.register()
+        if self._exchange:
+            self._exchange.rejoin(self.pool)
+
+
+def _hear(nursery: Nursery, signals: int) -> wire.Preloaded | None:
+    """What the zygote has to say after its preload; None if a signal came first."""
+    import select
+
+    deadline = time.monotonic() + PRELOAD_S
+    while (left := deadline - time.monotonic()) > 0:
+        ready, _, _ = select.select([nursery.control, signals], [], [], left)
+        if signals in ready:
+            return None
+        if ready:
+            told = nursery.hear()
+            if isinstance(told, wire.Preloaded):
+                return told
+            return wire.Preloaded({}, error="the import ended the process")
+    return wire.Preloaded({}, error=f"the import took longer than {PRELOAD_S:g} s")
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[int]:
+    """INT and TERM arrive as bytes on a descriptor; no Python runs in a handler."""
+    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    try:
+        yield read
+    finally:
+        signal.set_wakeup_fd(previous)
+        for number, action in before.items():
+            signal.signal(number, action)
+        os.close(read)
+        os.close(write)
+
+
+def _signalled(signals: int) -> bool:
+    import select
+
+    return bool(select.select([signals], [], [], 0)[0])

@@ -1,0 +1,131 @@
+"""The zygote: started by exec, preloads the app, forks workers, adopts and kills what they leave.
+
+It runs no user code after the preload and waits on the pool's pipe: end of file means the pool is gone, and then
+every descendant is killed before it exits itself.
+
+    python -m covey.pool.zygote '{"control": 5, "app": "shop.tasks:app", "preload": true, "live": "/…", "mark": "db:pool"}'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from array import array
+from typing import Any
+
+from ..core.codec import clean
+from ..env import start_ticks
+from ..worker import family, wire
+from ..worker.main import load_tasks, other_threads, work
+
+
+class Zygote:
+    def __init__(self, control: socket.socket, *, app: str | None, preload: bool, live: str, mark: str) -> None:
+        self._control, self._app, self._live, self._mark = control, app, live, mark
+        self._preloads = preload
+        self._workers: set[int] = set()
+        self._bell, self._ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def run(self) -> None:
+        """Returns once the pool has hung up and no descendant is left."""
+        family.become_subreaper()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._ring, warn_on_full_buffer=False)
+        self._say(self._preload())
+        gc.freeze()  # what the workers share stays shared
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._bell, select.POLLIN)
+        try:
+            while self._step(poll):
+                pass
+        finally:
+            family.end_all(grace_s=0)
+
+    def _step(self, poll: select.poll) -> bool:
+        ready = {fd for fd, _ in poll.poll()}
+        if self._bell in ready:
+            with contextlib.suppress(BlockingIOError):
+                while os.read(self._bell, 512):
+                    pass
+            self._bury()
+        return self._control.fileno() not in ready or self._listen()
+
+    def _preload(self) -> wire.Preloaded:
+        if self._app is None or not self._preloads:
+            return wire.Preloaded({})
+        try:
+            tasks = load_tasks(self._app)
+        except BaseException as error:
+            return wire.Preloaded({}, error=clean(f"{type(error).__name__}: {error}"))
+        kinds = {name: "async" if task.is_async else "sync" for name, task in tasks.items()}
+        if threads := other_threads():
+            return wire.Preloaded(kinds, note=f"importing {self._app} started threads ({', '.join(threads)})")
+        return wire.Preloaded(kinds)
+
+    def _listen(self) -> bool:
+        """One request of the pool; False when it has hung up."""
+        data, beside, _, _ = self._control.recvmsg(4096, socket.CMSG_SPACE(12), socket.MSG_CMSG_CLOEXEC)
+        if not data:
+            return False
+        fds = array("i", beside[0][2])
+        self._fork(wire.decode_fork(data), (fds[0], fds[1], fds[2]))
+        for fd in fds:
+            os.close(fd)
+        return True
+
+    def _fork(self, asked: wire.Fork, fds: tuple[int, int, int]) -> None:
+        pid = os.fork()
+        if pid == 0:
+            code = 70
+            try:
+                signal.set_wakeup_fd(-1)
+                for number in (signal.SIGINT, signal.SIGHUP):
+                    signal.signal(number, signal.SIG_IGN)
+                self._control.close()
+                os.close(self._bell)
+                os.close(self._ring)
+                work(asked.name, asked.kind, asked.places, fds, self._live, self._mark, self._app)
+                code = 0
+            finally:
+                with contextlib.suppress(BaseException):
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+                os._exit(code)
+        self._workers.add(pid)
+        self._say(wire.Forked(asked.name, pid, start_ticks(pid) or 0))
+
+    def _bury(self) -> None:
+        """Reaps; what a dead worker has left behind is now our child, and is killed."""
+        for pid, status in family.reap().items():
+            if pid in self._workers:
+                self._workers.discard(pid)
+                self._say(wire.Exited(pid, status, self._kill_strangers()))
+        self._kill_strangers()
+
+    def _kill_strangers(self) -> int:
+        strangers = [pid for pid in family.children(os.getpid()) if pid not in self._workers and start_ticks(pid)]
+        for pid in strangers:
+            family.send([pid, *family.descendants(pid)], signal.SIGKILL)
+        return len(strangers)
+
+    def _say(self, message: wire.FromZygote) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._control.send(wire.encode(message))
+
+
+def main(given: str) -> None:
+    options: dict[str, Any] = json.loads(given)
+    Zygote(socket.socket(fileno=options.pop("control")), **options).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

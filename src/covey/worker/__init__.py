@@ -1,0 +1,1 @@
+"""The processes that run user code, and what they leave behind."""

@@ -1,0 +1,127 @@
+"""Runs `async def` tasks, many at a time in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import io
+import signal
+import sys
+from typing import Any
+
+from ..core.codec import decode
+from ..core.model import Report
+from .context import Context
+from .functions import Task, set_failure, set_info, set_result, unknown_task
+from .output import Capture, join, live_path
+from .station import Station, report
+from .wire import Dispatch
+
+_captures: contextvars.ContextVar[tuple[Capture, Capture] | None] = contextvars.ContextVar("covey_output", default=None)
+
+
+class Coroutines:
+    def __init__(self, station: Station, tasks: dict[str, Task]) -> None:
+        self._station, self._tasks = station, tasks
+        self._free = list(range(station.slot.places))
+        self._running: dict[int, tuple[int, asyncio.Task[None]]] = {}  # place → serial, task
+        self._stopped: set[int] = set()
+        self._room = asyncio.Event()
+
+    def serve(self) -> None:
+        sys.stdout, sys.stderr = Routed(0, sys.stdout), Routed(1, sys.stderr)
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._on_term)
+        self._station.jobs.setblocking(False)
+        self._station.ready()
+        ended = asyncio.Event()
+        loop.add_reader(self._station.jobs, self._on_jobs, ended)
+        await ended.wait()
+
+    def _on_jobs(self, ended: asyncio.Event) -> None:
+        """Takes what there is room for. The rest stays in the socket, where the pool can take it back."""
+        while self._free:
+            try:
+                dispatch = self._station.receive()
+            except BlockingIOError:
+                return
+            if dispatch is None:
+                ended.set()
+                return
+            place = self._free.pop()
+            started_at = self._station.begin(place, dispatch.serial)
+            task = asyncio.ensure_future(self._run(place, dispatch, started_at))
+            self._running[place] = (dispatch.serial, task)
+        asyncio.get_running_loop().remove_reader(self._station.jobs)
+        self._ended = ended
+
+    def _on_term(self) -> None:
+        for place, (serial, task) in list(self._running.items()):
+            if self._station.slot.asked_to_stop(place) == serial and serial not in self._stopped:
+                self._stopped.add(serial)
+                task.cancel()
+
+    async def _run(self, place: int, dispatch: Dispatch, started_at: int) -> None:
+        claim = dispatch.claim
+        told = report(dispatch, "success", started_at)
+        paths = [live_path(self._station.live, claim.id, claim.fence, s) if dispatch.live else None for s in ("out", "err")]
+        captures = Capture(paths[0]), Capture(paths[1])
+        _captures.set(captures)
+        task = self._tasks.get(claim.task)
+        if task is None:
+            unknown_task(told, claim.task, self._tasks)
+        else:
+            await self._call(task, dispatch, place, told)
+        told.output = join(*captures)
+        self._station.end(place, dispatch.serial, told)
+        self._stopped.discard(dispatch.serial)
+        del self._running[place]
+        if not self._free:
+            asyncio.get_running_loop().add_reader(self._station.jobs, self._on_jobs, self._ended)
+        self._free.append(place)
+
+    async def _call(self, task: Task, dispatch: Dispatch, place: int, told: Report) -> None:
+        claim, serial = dispatch.claim, dispatch.serial
+        context = Context.from_claim(claim, stopping=lambda: self._station.slot.asked_to_stop(place) == serial)
+        try:
+            args, kwargs = decode(claim.args) if claim.args else ((), {})
+            if task.wants_context:
+                args = (context, *args)
+            value = task.fn(*args, **kwargs)
+            set_result(told, await value if inspect.isawaitable(value) else value)
+        except asyncio.CancelledError as error:
+            set_failure(told, error)
+            if serial in self._stopped:
+                told.outcome, told.error, told.detail = "stopped", None, None
+        except BaseException as error:
+            set_failure(told, error)
+        set_info(told, context)
+
+
+class Routed(io.TextIOBase):
+    """A standard stream that knows which task is writing."""
+
+    def __init__(self, which: int, fallback: Any) -> None:
+        self._which, self._fallback = which, fallback
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        captures = _captures.get()
+        if captures is None:
+            return int(self._fallback.write(text))
+        captures[self._which].write(text.encode("utf-8", "replace"))
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(Exception):
+            self._fallback.flush()
+
+    def fileno(self) -> int:
+        return int(self._fallback.fileno())

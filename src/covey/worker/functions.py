@@ -1,0 +1,183 @@
+"""Runs Python tasks, one after the other: the same loop for every kind of function, and a way to stop it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..core.codec import clean, decode, encode
+from ..core.model import Report
+from ..errors import Abort, CoveyError, Retry, Snooze, Stopped
+from .context import Context
+from .output import CAP, Capture, join, live_path
+from .station import Station, report
+from .wire import Dispatch
+
+
+class Task(Protocol):
+    """What a worker needs to know of a task."""
+
+    name: str
+    fn: Callable[..., Any]
+    is_async: bool
+    wants_context: bool
+
+
+class Functions:
+    """A worker for ordinary functions."""
+
+    def __init__(self, station: Station, tasks: dict[str, Task]) -> None:
+        self._station, self._tasks = station, tasks
+        self._running = 0
+        self._files = Files(station.live)
+        signal.signal(signal.SIGTERM, self._on_term)
+
+    def serve(self) -> None:
+        """Returns when the pool has hung up."""
+        station = self._station
+        station.ready()
+        while (dispatch := station.receive()) is not None:
+            started_at = station.begin(0, dispatch.serial)
+            told = self._run(dispatch, started_at)
+            station.end(0, dispatch.serial, told)
+
+    def _on_term(self, number: int, frame: object) -> None:
+        # A signal that comes late must not hit the next job, and one from elsewhere must hit none.
+        if self._running and self._station.slot.asked_to_stop(0) == self._running:
+            self._running = 0
+            raise Stopped
+
+    def _run(self, dispatch: Dispatch, started_at: int) -> Report:
+        told = report(dispatch, "success", started_at)
+        claim = dispatch.claim
+        task = self._tasks.get(claim.task)
+        if task is None:
+            return unknown_task(told, claim.task, self._tasks)
+        if dispatch.live:
+            self._files.show(claim.id, claim.fence)
+        context = Context.from_claim(claim, stopping=lambda: self._station.slot.asked_to_stop(0) == dispatch.serial)
+        try:
+            try:
+                args, kwargs = decode(claim.args) if claim.args else ((), {})
+                if task.wants_context:
+                    args = (context, *args)
+                self._running = dispatch.serial
+                value = task.fn(*args, **kwargs)
+                if inspect.iscoroutine(value):
+                    value = asyncio.run(value)
+            finally:
+                self._running = 0
+            set_result(told, value)
+        except BaseException as error:
+            set_failure(told, error)
+        set_info(told, context)
+        told.output = self._files.take()
+        return told
+
+
+class Files:
+    """Standard output and error of a Python worker go to files, never to a pipe: a child may keep them, nobody blocks."""
+
+    def __init__(self, live: str) -> None:
+        self._live = live
+        self._own = [self._temporary(), self._temporary()]
+        self._shown: tuple[str, str] | None = None
+        for fd, own in zip((1, 2), self._own, strict=True):
+            os.dup2(own, fd)
+
+    @staticmethod
+    def _temporary() -> int:
+        fd, path = tempfile.mkstemp(prefix="covey-out-")
+        os.unlink(path)
+        return fd
+
+    def show(self, job: int, fence: int) -> None:
+        """Until `take`, what is written can be followed."""
+        paths = (live_path(self._live, job, fence, "out"), live_path(self._live, job, fence, "err"))
+        with contextlib.suppress(OSError):
+            for path, fd in zip(paths, (1, 2), strict=True):
+                opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                os.dup2(opened, fd)
+                os.close(opened)
+            self._shown = paths
+
+    def take(self) -> Any:
+        """What was written since the last time; both files are empty afterwards."""
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        if self._shown is None and not os.lseek(1, 0, os.SEEK_CUR) and not os.lseek(2, 0, os.SEEK_CUR):
+            return None
+        captures = Capture(), Capture()
+        for fd, own, capture in zip((1, 2), self._own, captures, strict=True):
+            _read(fd, capture)
+            if self._shown is not None:
+                os.dup2(own, fd)
+            os.ftruncate(own, 0)
+            os.lseek(own, 0, os.SEEK_SET)
+        self._shown = None
+        return join(*captures)
+
+
+def _read(fd: int, capture: Capture) -> None:
+    """Head and tail of the file; the middle of a huge one is counted, not read."""
+    size = os.fstat(fd).st_size
+    if size <= 2 * CAP:
+        capture.write(os.pread(fd, size, 0))
+        return
+    capture.write(os.pread(fd, CAP, 0))
+    capture.skip(size - 2 * CAP)
+    capture.write(os.pread(fd, CAP, size - CAP))
+
+
+def unknown_task(told: Report, name: str, tasks: dict[str, Task]) -> Report:
+    told.outcome = "abort"
+    told.error = f"unknown task {name!r}; this worker's app has {', '.join(sorted(tasks)) or 'none'}"[:1000]
+    return told
+
+
+def set_result(told: Report, value: Any) -> None:
+    """The value as JSON; a value that JSON cannot carry buries the job, since it would be the same next time."""
+    if value is None:
+        return
+    try:
+        told.result = encode(value, what="the result")
+    except CoveyError as error:
+        told.outcome, told.error = "abort", str(error)
+
+
+def set_info(told: Report, context: Context) -> None:
+    if context.collected:
+        told.info = encode(context.collected, what="info")
+
+
+def set_failure(told: Report, error: BaseException) -> None:
+    """Outcome and reason for whatever a task raised. Says it even if the exception's own text cannot be had."""
+    try:
+        text = clean(str(error))
+    except Exception:
+        text = "(its text could not be made)"
+    told.outcome = "failure"
+    told.error = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if isinstance(error, Snooze):
+        told.outcome, told.after_s, told.error = "snooze", error.seconds, None
+    elif isinstance(error, Abort):
+        told.outcome, told.error = "abort", text or "aborted"
+    elif isinstance(error, Retry):
+        told.after_s, told.error = error.after, text
+    elif isinstance(error, Stopped):
+        told.outcome, told.error = "stopped", None
+    elif isinstance(error, SystemExit):
+        told.error = f"the task called sys.exit({error.code!r})"
+    if told.outcome == "failure" and not isinstance(error, Retry):
+        with contextlib.suppress(Exception):
+            told.detail = clean("".join(traceback.format_exception(error)))[-65536:]
+    told.error = told.error[:4000] if told.error else told.error

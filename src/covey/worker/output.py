@@ -1,0 +1,97 @@
+"""What a job writes: head and tail up to a cap, and a file beside the database while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from ..core.model import Output
+
+CAP = 1 << 20  # bytes kept of each stream: half from the head, half from the tail
+ROTATE = 1 << 20  # a live file starts over at this size; a follower sees it shrink
+
+
+class Capture:
+    """One stream. Memory stays bounded however much is written."""
+
+    def __init__(self, live: str | None = None) -> None:
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._dropped = 0
+        self._live_path = live
+        self._live: int | None = None
+        self._live_size = 0
+
+    def write(self, data: bytes) -> None:
+        if self._live_path:
+            self._show(data)
+        room = CAP // 2 - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        if data:
+            self._tail += data
+            if len(self._tail) > CAP:
+                self._trim()
+
+    def skip(self, count: int) -> None:
+        """That many bytes were written and not kept."""
+        self._trim()
+        self._dropped += count + len(self._tail)
+        self._tail.clear()
+
+    def finish(self) -> tuple[bytes, int]:
+        """(what is kept, how many bytes were dropped in the middle)."""
+        if self._live is not None:
+            os.close(self._live)
+            self._live = None
+        self._trim()
+        if not self._dropped:
+            return bytes(self._head + self._tail), 0
+        note = f"\n[covey: {self._dropped:,} bytes dropped here]\n".encode()
+        return bytes(self._head + note + self._tail), self._dropped
+
+    def _trim(self) -> None:
+        extra = len(self._tail) - CAP // 2
+        if extra > 0:
+            del self._tail[:extra]
+            self._dropped += extra
+
+    def _show(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # a full disk must not fail the job
+            if self._live is None:
+                self._live = os.open(str(self._live_path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            if self._live_size + len(data) > ROTATE:
+                os.ftruncate(self._live, 0)
+                os.lseek(self._live, 0, os.SEEK_SET)
+                self._live_size = 0
+            os.write(self._live, data[-ROTATE:])
+            self._live_size += len(data)
+
+
+def live_path(directory: str, job: int, fence: int, stream: str) -> str:
+    return os.path.join(directory, f"{job}.{fence}.{stream}")
+
+
+def join(out: Capture, err: Capture) -> Output | None:
+    """Both streams, or None if nothing was written."""
+    stdout, stdout_dropped = out.finish()
+    stderr, stderr_dropped = err.finish()
+    if not stdout and not stderr:
+        return None
+    return Output(stdout, stderr, stdout_dropped, stderr_dropped)
+
+
+def drop_live(directory: str, job: int, fence: int) -> None:
+    for stream in ("out", "err"):
+        with contextlib.suppress(OSError):
+            os.unlink(live_path(directory, job, fence, stream))
+
+
+def salvage(directory: str, job: int, fence: int) -> Output | None:
+    """What a killed worker's job had written, as far as its live files show."""
+    out, err = Capture(), Capture()
+    for stream, capture in (("out", out), ("err", err)):
+        with contextlib.suppress(OSError), open(live_path(directory, job, fence, stream), "rb") as file:
+            capture.write(file.read())
+    return join(out, err)

@@ -1,0 +1,61 @@
+"""A worker's place: where jobs arrive, where it marks what it runs, where reports leave."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+from ..core.model import Output, Report
+from . import wire
+from .slot import Slot
+
+
+class Station:
+    def __init__(self, name: str, jobs: socket.socket, reports: socket.socket, slot: Slot, live: str) -> None:
+        self.name, self.jobs, self.reports, self.slot, self.live = name, jobs, reports, slot, live
+
+    def ready(self) -> None:
+        self.reports.sendall(wire.frame(wire.Ready(self.name)))
+
+    def broken(self, error: str) -> None:
+        self.reports.sendall(wire.frame(wire.Broken(self.name, error)))
+
+    def receive(self) -> wire.Dispatch | None:
+        """The next job; None when the pool has hung up."""
+        return wire.receive_job(self.jobs)
+
+    def begin(self, place: int, serial: int) -> int:
+        """From now on the job has started; the wall clock for people, in microseconds."""
+        self.slot.start(place, serial, time.monotonic_ns())
+        return time.time_ns() // 1000
+
+    def end(self, place: int, serial: int, report: Report) -> None:
+        """The report is with the kernel, then the mark goes: a crash in between counts the job as reported."""
+        report.worker = self.name
+        report.finished_at = time.time_ns() // 1000
+        self.reports.sendall(wire.frame(wire.Done(serial, report)))
+        self.slot.clear(place)
+
+
+def report(dispatch: wire.Dispatch, outcome: str, started_at: int, output: Output | None = None) -> Report:
+    claim = dispatch.claim
+    return Report(claim.id, claim.fence, outcome, started_at, output=output)  # type: ignore[arg-type]
+
+
+def job_environment(base: dict[str, str], mark: str, dispatch: wire.Dispatch) -> dict[str, str]:
+    """What a command sees: its job, never where the queue lives or how to get in."""
+    claim = dispatch.claim
+    env = {name: value for name, value in base.items() if not name.startswith("COVEY_")}
+    env["COVEY_RUN"] = f"{mark}:{claim.id}:{claim.fence}"
+    env["COVEY_JOB_ID"] = str(claim.id)
+    env["COVEY_ATTEMPT"] = str(claim.attempt)
+    env["COVEY_MAX_ATTEMPTS"] = str(claim.max_attempts)
+    env["COVEY_QUEUE"] = claim.queue
+    if claim.key is not None:
+        env["COVEY_KEY"] = claim.key
+    return env
+
+
+def base_environment() -> dict[str, str]:
+    return dict(os.environ)

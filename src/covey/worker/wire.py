@@ -1,0 +1,134 @@
+"""What pool, zygote and worker say to each other.
+
+pool → worker   one SOCK_SEQPACKET message per job; over 32 KiB it travels as a memfd beside the message
+worker → pool   length-prefixed frames on a stream, sent the moment a job ends: what the kernel has survives the worker
+pool ↔ zygote   one SOCK_SEQPACKET message per request or answer
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from array import array
+
+import msgspec
+from msgspec import Struct
+
+from ..core.model import Claim, Report
+
+BIG = 32 * 1024
+_LENGTH = struct.Struct("<I")
+_FD_SPACE = socket.CMSG_SPACE(4)
+
+
+class Dispatch(Struct, array_like=True):
+    """A job for a worker. `live`: show its output while it runs (tiny jobs are not worth the files)."""
+
+    serial: int
+    live: bool
+    claim: Claim
+
+
+class Done(Struct, array_like=True, tag="done"):
+    serial: int
+    report: Report
+
+
+class Ready(Struct, array_like=True, tag="ready"):
+    """The worker has started: from now on it takes jobs."""
+
+    name: str
+
+
+class Broken(Struct, array_like=True, tag="broken"):
+    """The worker cannot work and is about to exit."""
+
+    name: str
+    error: str
+
+
+class Fork(Struct, array_like=True):
+    """pool → zygote, with three descriptors: jobs, reports, slot."""
+
+    name: str
+    kind: str
+    places: int
+
+
+class Preloaded(Struct, array_like=True, tag="preloaded"):
+    """zygote → pool: what the app has; or why it cannot be imported."""
+
+    tasks: dict[str, str]  # name → sync | async
+    error: str | None = None
+    note: str | None = None
+
+
+class Forked(Struct, array_like=True, tag="forked"):
+    name: str
+    pid: int
+    ticks: int
+
+
+class Exited(Struct, array_like=True, tag="exited"):
+    pid: int
+    status: int
+    leftovers: int
+
+
+FromWorker = Done | Ready | Broken
+FromZygote = Preloaded | Forked | Exited
+
+encode = msgspec.msgpack.Encoder().encode
+decode_dispatch = msgspec.msgpack.Decoder(Dispatch).decode
+decode_from_worker = msgspec.msgpack.Decoder(FromWorker).decode
+decode_from_zygote = msgspec.msgpack.Decoder(FromZygote).decode
+decode_fork = msgspec.msgpack.Decoder(Fork).decode
+
+
+def send_job(end: socket.socket, message: bytes) -> None:
+    """The message is in the worker's socket; BlockingIOError if that is full."""
+    if len(message) <= BIG:
+        end.send(message)
+        return
+    fd = os.memfd_create("covey-job", os.MFD_CLOEXEC)
+    try:
+        with open(fd, "wb", closefd=False) as body:
+            body.write(message)
+        end.sendmsg([b"\xc0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [fd]))])
+    finally:
+        os.close(fd)
+
+
+def receive_job(end: socket.socket, flags: int = 0) -> Dispatch | None:
+    """The next job, or None when the pool has hung up."""
+    data, beside, found, _ = end.recvmsg(BIG, _FD_SPACE, flags | socket.MSG_CMSG_CLOEXEC)
+    if found & socket.MSG_TRUNC:
+        raise OSError("a job message was cut short")
+    if beside:
+        fd = array("i", beside[0][2])[0]
+        with open(fd, "rb") as body:
+            body.seek(0)
+            data = body.read()
+    return decode_dispatch(data) if data else None
+
+
+def frame(message: FromWorker) -> bytes:
+    body = encode(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+def unframe(buffer: bytearray) -> list[FromWorker]:
+    """The whole messages at the front of the buffer, removed from it. A half one stays."""
+    messages: list[FromWorker] = []
+    at, end = 0, len(buffer)
+    view = memoryview(buffer)
+    while end - at >= 4:
+        (length,) = _LENGTH.unpack_from(view, at)
+        if end - at - 4 < length:
+            break
+        messages.append(decode_from_worker(view[at + 4 : at + 4 + length]))
+        at += 4 + length
+    view.release()
+    del buffer[:at]
+    return messages
