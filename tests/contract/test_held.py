@@ -56,7 +56,7 @@ def test_a_cancelled_family_that_is_still_held_stays_and_one_that_is_not_is_rele
     engine: Engine, pool: HandPool
 ) -> None:
     ids = [made.id for made in engine.enqueue([command(), command()])]
-    dying, forgotten = pool.claim(2)
+    dying, _ = pool.claim(2)
     engine.cancel(ids)
     pool.beat(dying)
     assert [engine.job(id).pool for id in ids] == [pool.id, None]

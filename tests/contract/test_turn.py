@@ -81,7 +81,7 @@ def test_p34_p35_default_delays_are_2_and_4_seconds_and_three_runs_are_all(
         assert claim.attempt == run
         failed_at = clock()
         pool.fail(claim)
-        while run < 3 and not engine.job(made.id).state == "pending":
+        while run < 3 and engine.job(made.id).state != "pending":
             clock.advance(0.5)
             pool.turn(held=[])
         delays.append((clock() - failed_at) / SECOND)

@@ -6,8 +6,12 @@ import json
 import math
 from typing import Any
 
+import msgspec
+
 from ..errors import InvalidInput, TooLarge
 from .model import MAX_PAYLOAD
+
+_raw = msgspec.json.Decoder(msgspec.Raw)
 
 
 def encode(value: Any, *, what: str, limit: int = MAX_PAYLOAD) -> str:
@@ -27,6 +31,15 @@ def encode(value: Any, *, what: str, limit: int = MAX_PAYLOAD) -> str:
 
 def decode(text: str | bytes) -> Any:
     return json.loads(text)
+
+
+def is_json(text: str) -> bool:
+    """Whether ``text`` is one JSON value that every reader will accept."""
+    try:
+        _raw.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def find_problem(value: Any, where: str) -> str | None:
@@ -66,7 +79,9 @@ def _text_problem(text: str, where: str) -> str | None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        return f"{where}: a lone surrogate at position {error.start} is not text; decode the bytes with errors='replace'"
+        return (
+            f"{where}: a lone surrogate at position {error.start} is not text; decode the bytes with errors='replace'"
+        )
     return None
 
 

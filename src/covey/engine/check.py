@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from typing import Any
 
-from ..core.model import MAX_PAYLOAD, Spec
+from msgspec.structs import replace
+
+from ..core.codec import clean, is_json
+from ..core.model import MAX_PAYLOAD, Report, Spec
 from ..errors import InvalidInput, TooLarge
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,199}")
@@ -42,18 +46,30 @@ def check_spec(spec: Spec) -> Spec:
 
 
 def check_args(spec: Spec) -> None:
-    """JSON text has neither NUL nor lone surrogates: both are written as escapes there."""
-    args = spec.args or ""
-    try:
-        size = len(args) if args.isascii() else len(args.encode())
-    except UnicodeEncodeError:
-        raise InvalidInput(f"arguments of {spec.task}: a lone surrogate is not text") from None
-    if "\x00" in args:
-        raise InvalidInput(f"arguments of {spec.task}: a raw NUL is not JSON")
-    if size > MAX_PAYLOAD:
-        raise TooLarge(
-            f"arguments of {spec.task}: {size:,} bytes of JSON, the limit is {MAX_PAYLOAD:,}; pass a path or an id instead"
-        )
+    if problem := _json_problem(spec.args or ""):
+        kind = TooLarge if "limit" in problem else InvalidInput
+        raise kind(f"arguments of {spec.task}: {problem}")
+
+
+def _json_problem(text: str) -> str | None:
+    # A character takes at most four bytes, so most texts need no counting.
+    if len(text) * 4 > MAX_PAYLOAD and (size := len(text.encode("utf-8", "replace"))) > MAX_PAYLOAD:
+        return f"{size:,} bytes of JSON, the limit is {MAX_PAYLOAD:,}; pass a path or an id instead"
+    return None if is_json(text) else "this is not JSON"
+
+
+def storable(report: Report) -> Report:
+    """The report as it can be written: nothing that a task says may keep its turn from being stored."""
+    changes: dict[str, Any] = {}
+    for name in ("error", "detail", "worker"):
+        text = getattr(report, name)
+        if text is not None and (not text.isascii() or "\x00" in text):
+            changes[name] = clean(text)
+    if report.info is not None and not is_json(report.info):
+        changes["info"] = None
+    if report.result is not None and (problem := _json_problem(report.result)):
+        changes |= {"outcome": "abort", "error": f"its result cannot be stored: {problem}", "result": None}
+    return replace(report, **changes) if changes else report
 
 
 def check_run_at(run_at: int | None) -> None:

@@ -67,7 +67,8 @@ def prune(store: Store, now: int, *, force: bool = False) -> int:
         for (id,) in ids:
             store.ask("remove_job", id=id)
         pruned = len(ids)
-    store.ask("set_duty_cursor", name="prune", cursor=upto or 0)
+    # A full batch: more may be waiting right behind it, so the next turn goes on.
+    store.ask("set_duty_cursor", name="prune", cursor=upto or 0, next_at=now if pruned == BATCH else now + PERIOD)
     store.ask("prune_events", before=_before(settings["keep_events_seconds"], now), limit=BATCH)
     return pruned
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from .. import config
 from ..core.machine import SECOND, Signal, decide
 from ..core.model import ENDED, Enqueued, Row, Spec
-from ..core.view import Change, Edit, JobView
+from ..core.view import Change, Edit, Filter, JobView
 from ..env import failpoint
 from ..errors import Duplicate, InvalidInput, NotFound, Refused
 from ..store.store import Store
@@ -19,6 +19,8 @@ from .turns import Turns
 from .views import Views
 
 Ref = str | int
+PRUNE_WINDOW = 10_000  # jobs looked at in one transaction
+PRUNE_BATCH = 1000  # and removed at most
 
 
 class Engine(Turns, Views):
@@ -205,6 +207,26 @@ class Engine(Turns, Views):
         self.store.ask("remove_job", id=row.id)
         return Change(row.id, "removed", row.state)
 
+    def newest_id(self) -> int:
+        """The highest id in the table, 0 when it is empty: how far a sweep has to go."""
+        page = self.jobs(Filter(limit=1)).jobs
+        return page[0].id if page else 0
+
+    def prune_window(self, cursor: int, ended_before: Mapping[str, int]) -> tuple[int | None, int]:
+        """Of the next jobs after ``cursor``, those that ended before their state's instant are gone.
+
+        (where to go on, or None at the end of the table; how many are gone). One bounded transaction.
+        """
+        with self.store.transaction():
+            upto = self.store.value("sweep_window", cursor=cursor, limit=PRUNE_WINDOW)
+            if upto is None:
+                return None, 0
+            limits = {f"{state}_before": ended_before.get(state, -1) for state in ("completed", "cancelled", "dead")}
+            ids = self.store.ask("prunable", cursor=cursor, upto=upto, **limits)[:PRUNE_BATCH]
+            for (id,) in ids:
+                self.store.ask("remove_job", id=id)
+        return (ids[-1][0] if len(ids) == PRUNE_BATCH else upto), len(ids)
+
     # ── queues, settings, pools ─────────────────────────────────────────────────────────────────────────────────────
 
     def pause(self, queue: str, for_s: float | None = None) -> None:
@@ -249,12 +271,7 @@ class Engine(Turns, Views):
         key, value = config.parse(name, text)
         with self.store.transaction():
             stored = self.stored_settings() | {key: text.strip()}
-            settings = config.effective(stored, {})
-            if settings["lock_lease_seconds"] < 3 * settings["heartbeat_seconds"]:
-                raise InvalidInput(
-                    f"lock_lease_seconds ({settings['lock_lease_seconds']:g}) must be at least three times "
-                    f"heartbeat_seconds ({settings['heartbeat_seconds']:g}); change the other one first"
-                )
+            _check_together(config.effective(stored, {}))
             self.store.ask("set_config", key=key, value=text.strip())
         return key, value
 
@@ -262,6 +279,7 @@ class Engine(Turns, Views):
         key = config.find(name).name
         with self.store.transaction():
             self.store.ask("unset_config", key=key)
+            _check_together(config.effective(self.stored_settings(), {}))
         return key
 
     def close(self) -> None:
@@ -273,3 +291,13 @@ def _starts_at(spec: Spec, now: int) -> int | None:
     """When it may start, or None if that is now."""
     at = spec.run_at if spec.delay_s is None else now + int(spec.delay_s * SECOND)
     return at if at is not None and at > now else None
+
+
+def _check_together(settings: dict[str, Any]) -> None:
+    """InvalidInput when single settings are fine but contradict each other."""
+    lease_s, beat_s = settings["lock_lease_seconds"], settings["heartbeat_seconds"]
+    if lease_s < 3 * beat_s:
+        raise InvalidInput(
+            f"lock_lease_seconds ({lease_s:g}) must be at least three times heartbeat_seconds ({beat_s:g}); "
+            "change the other one first"
+        )

@@ -16,6 +16,7 @@ from ..errors import Refused
 from ..store.dialect import Listener
 from ..store.store import Store
 from . import duties
+from .check import storable
 
 PATIENT_POLLS = 50  # empty polls before the pace slackens
 SLACKEN = 1.2
@@ -145,6 +146,7 @@ class Turns:
             if report.outcome == "gone":
                 reply.refused.append(Held(report.id, report.fence))  # nobody cancelled it
                 continue
+            report = storable(report)
             change = decide(row, Signal(report.outcome, report.error, report.after_s), now, self.rng)
             if change is COMPLETED:
                 plain.append(report)
@@ -167,6 +169,7 @@ class Turns:
         """A cancelled job's family is gone, however its run ended."""
         if row.state != "cancelled" or row.pool != pool or report.fence != row.fence - 1:
             return False  # not the run that was cancelled
+        report = storable(report)
         self.store.change(row, decide(row, Signal("gone"), now, self.rng), now, report)
         self.store.add_attempt(row, report, "cancelled", now)
         return True
@@ -219,8 +222,8 @@ class Turns:
 
     def _do_duties(self, now: int) -> None:
         if now >= self._duties_at:
-            self._duties_at = now + duties.PERIOD
-            duties.prune(self.store, now)
+            more = duties.prune(self.store, now) == duties.BATCH
+            self._duties_at = now if more else now + duties.PERIOD
             duties.resume(self.store, now)
 
     def _drained(self, want: Want, now: int) -> bool:

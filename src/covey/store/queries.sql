@@ -215,7 +215,7 @@ returning name
 select cursor from {duties} where name = :name
 
 -- name: set_duty_cursor
-update {duties} set cursor = :cursor where name = :name
+update {duties} set cursor = :cursor, next_at = :next_at where name = :name
 
 -- name: sweep_window
 select max(id) from (select id from {jobs} where id > :cursor order by id limit :limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 
 from ..core.model import ENDED, STATES
 from ..core.view import Filter, JobView
@@ -63,7 +64,7 @@ def _job(engine: Engine, job: JobView) -> Iterator[str]:
     if job.state in ("failed", "dead") and not job.error:
         yield f"{job.state} without a reason"
     history = engine.history(job.id)
-    if any(a.fence >= b.fence for a, b in zip(history, history[1:], strict=False)):
+    if any(a.fence >= b.fence for a, b in pairwise(history)):
         yield "its history's fences do not rise"
     if history and history[-1].fence > job.fence:
         yield f"its history knows fence {history[-1].fence}, the row only {job.fence}"

@@ -95,7 +95,7 @@ class Child:
 
 
 def in_fork(work: Callable[[], T]) -> T:
-    """What ``work`` answers in a forked child of this process, with all that a fork inherits; its exception is raised here."""
+    """What ``work`` answers in a forked child, with all that a fork inherits; its exception is raised here."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

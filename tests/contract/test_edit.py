@@ -1,0 +1,107 @@
+"""Client.edit and Client.remove."""
+
+from __future__ import annotations
+
+import pytest
+
+from covey.core.machine import SECOND
+from covey.core.view import Edit, Filter, rfc3339
+from covey.engine.engine import Engine
+from covey.errors import InvalidInput, NotFound, Refused
+from covey.testing import FakeClock, HandPool, command
+
+
+def test_only_what_is_named_is_changed(engine: Engine) -> None:
+    (made,) = engine.enqueue([command(priority=1, queue="a", max_attempts=4)])
+    job = engine.edit(made.id, Edit(priority=9))
+    assert (job.priority, job.queue, job.max_attempts, job.state) == (9, "a", 4, "pending")
+    job = engine.edit(made.id, Edit(queue="b", max_attempts=5))
+    assert (job.priority, job.queue, job.max_attempts, job.state) == (9, "b", 5, "pending")
+    assert [queue.name for queue in engine.queues()] == ["a", "b"]
+
+
+def test_a_new_priority_and_queue_count_for_the_next_claim(engine: Engine) -> None:
+    first, second, third = engine.enqueue([command(), command(), command()])
+    engine.edit(third.id, Edit(priority=1))
+    engine.edit(first.id, Edit(queue="other"))
+    pool = HandPool(engine, queues=("default",))
+    assert [claim.id for claim in pool.claim(9)] == [third.id, second.id]
+
+
+def test_a_new_time_moves_a_job_between_pending_and_scheduled(engine: Engine, pool: HandPool, clock: FakeClock) -> None:
+    (made,) = engine.enqueue([command()])
+    later = clock() + 60 * SECOND
+    job = engine.edit(made.id, Edit(run_at=later))
+    assert (job.state, job.run_at) == ("scheduled", rfc3339(later))
+    assert pool.claim(1) == []
+    assert engine.edit(made.id, Edit(run_at=None)).state == "pending"
+    pool.fail(pool.claim_one())
+    assert engine.edit(made.id, Edit(run_at=later)).state == "failed"
+    assert engine.job(made.id).retry_at == rfc3339(later)
+    assert engine.edit(made.id, Edit(run_at=clock())).state == "pending"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Edit(priority=2**31),
+        Edit(queue="no good"),
+        Edit(max_attempts=0),
+        Edit(run_at=2**70),
+        Edit(run_at=253_402_300_800 * SECOND),
+    ],
+    ids=repr,
+)
+def test_a_bad_edit_is_refused_and_changes_nothing(engine: Engine, edit: Edit) -> None:
+    (made,) = engine.enqueue([command()])
+    before = engine.job(made.id)
+    with pytest.raises(InvalidInput):
+        engine.edit(made.id, edit)
+    assert engine.job(made.id) == before
+
+
+def test_max_attempts_cannot_fall_to_what_was_already_used(engine: Engine, pool: HandPool) -> None:
+    (made,) = engine.enqueue([command()])
+    pool.fail(pool.claim_one())
+    with pytest.raises(InvalidInput):
+        engine.edit(made.id, Edit(max_attempts=1))
+    assert engine.edit(made.id, Edit(max_attempts=2)).max_attempts == 2
+
+
+def test_a_job_that_runs_or_has_ended_is_not_edited(engine: Engine, pool: HandPool) -> None:
+    (made,) = engine.enqueue([command()])
+    claim = pool.claim_one()
+    with pytest.raises(Refused):
+        engine.edit(made.id, Edit(priority=1))
+    pool.succeed(claim)
+    with pytest.raises(Refused):
+        engine.edit(made.id, Edit(priority=1))
+    assert engine.job(made.id).priority == 0
+    with pytest.raises(NotFound):
+        engine.edit(99_999, Edit(priority=1))
+
+
+def test_remove_takes_an_ended_job_with_all_that_is_known_of_it(engine: Engine, pool: HandPool) -> None:
+    gone, kept = engine.enqueue([command(max_attempts=1), command()])
+    pool.fail(pool.claim_one())
+    (change,) = engine.remove([gone.id])
+    assert (change.state, change.was) == ("removed", "dead")
+    with pytest.raises(NotFound):
+        engine.job(gone.id)
+    assert engine.history(gone.id) == []
+    assert [job.id for job in engine.jobs(Filter()).jobs] == [kept.id]
+
+
+def test_remove_of_an_unfinished_job_needs_force(engine: Engine, pool: HandPool) -> None:
+    waiting, running = engine.enqueue([command(priority=-1), command()])
+    claim = pool.claim_one()
+    with pytest.raises(Refused):
+        engine.remove([waiting.id])
+    engine.remove([waiting.id], force=True)
+    with pytest.raises(Refused):  # its processes are not gone yet
+        engine.remove([running.id], force=True)
+    assert engine.job(running.id).state == "processing"
+    engine.cancel([running.id])
+    pool.report(claim, "gone")
+    engine.remove([running.id])
+    assert engine.jobs(Filter()).jobs == []
