@@ -14,7 +14,9 @@ from .output import answer, as_json
 if TYPE_CHECKING:
     from ..engine.engine import Engine
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A setting; `covey config list` shows them.", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="A setting; `covey config list` shows them.", show_default=False)
+]
 
 
 def list_settings(json: Json = False, db: Db = None) -> None:
@@ -92,7 +94,11 @@ def _rows(engine: Engine) -> list[dict[str, Any]]:
             "name": setting.name,
             "value": values[setting.name],
             "default": setting.default,
-            "source": "env" if setting.env and os.environ.get(setting.env) else "db" if setting.name in stored else "default",
+            "source": "env"
+            if setting.env and os.environ.get(setting.env)
+            else "db"
+            if setting.name in stored
+            else "default",
             "env": setting.env,
             "about": setting.about,
         }

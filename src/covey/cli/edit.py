@@ -16,8 +16,12 @@ def edit(
     job: Ref,
     priority: Annotated[int | None, typer.Option("--priority", "-p", help="Higher runs first.")] = None,
     queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Move it to this queue.")] = None,
-    run_at: Annotated[str | None, typer.Option("--run-at", metavar="TIME", help="RFC 3339 with a zone, or now.")] = None,
-    delay: Annotated[str | None, typer.Option("--delay", metavar="TIME", help="Not before 90s, 2h, 1d from now.")] = None,
+    run_at: Annotated[
+        str | None, typer.Option("--run-at", metavar="TIME", help="RFC 3339 with a zone, or now.")
+    ] = None,
+    delay: Annotated[
+        str | None, typer.Option("--delay", metavar="TIME", help="Not before 90s, 2h, 1d from now.")
+    ] = None,
     max_attempts: Attempts = None,
     json: Json = False,
     db: Db = None,

@@ -14,13 +14,21 @@ from .words import WordsCommand, argv_of
 def enqueue(
     ctx: typer.Context,
     words: Words = None,
-    file: Annotated[str | None, typer.Option("--file", "-f", metavar="FILE", help="A job per line; - is stdin.")] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", "-f", metavar="FILE", help="A job per line; - is stdin.")
+    ] = None,
     queue: Queue = "default",
     priority: Priority = 0,
     key: Key = None,
-    if_exists: Annotated[str, typer.Option("--if-exists", metavar="error|return", help="When the key is taken.")] = "error",
-    run_at: Annotated[str | None, typer.Option("--run-at", metavar="TIME", help="Not before; RFC 3339 with a zone.")] = None,
-    delay: Annotated[str | None, typer.Option("--delay", metavar="TIME", help="Not before 90s, 2h, 1d from now.")] = None,
+    if_exists: Annotated[
+        str, typer.Option("--if-exists", metavar="error|return", help="When the key is taken.")
+    ] = "error",
+    run_at: Annotated[
+        str | None, typer.Option("--run-at", metavar="TIME", help="Not before; RFC 3339 with a zone.")
+    ] = None,
+    delay: Annotated[
+        str | None, typer.Option("--delay", metavar="TIME", help="Not before 90s, 2h, 1d from now.")
+    ] = None,
     max_attempts: Attempts = None,
     timeout: Timeout = None,
     cwd: Cwd = None,

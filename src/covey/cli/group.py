@@ -81,8 +81,6 @@ def _options(
 
 def root() -> Any:
     """The whole command line as one lazy group."""
-    app = typer.Typer(
-        cls=Root, name="covey", context_settings={"help_option_names": ["-h", "--help"]}
-    )
+    app = typer.Typer(cls=Root, name="covey", context_settings={"help_option_names": ["-h", "--help"]})
     app.callback(help="A durable job queue: commands and Python functions, on one file.")(_options)
     return plain(typer.main.get_command(app))

@@ -38,10 +38,7 @@ def show_queues(found: Sequence[QueueView]) -> None:
 
     render.table(
         ["QUEUE", *(name.upper() for name in COLUMNS), "PAUSED"],
-        [
-            (view.name, *(view.counts.get(state, 0) or "." for state in COLUMNS), _pause_of(view))
-            for view in found
-        ],
+        [(view.name, *(view.counts.get(state, 0) or "." for state in COLUMNS), _pause_of(view)) for view in found],
     )
 
 

@@ -21,7 +21,12 @@ VALUES = {
     "--file": "file",
     "-f": "file",
 }
-NUMBERS = {"--priority": "priority", "-p": "priority", "--max-attempts": "max_attempts", "--max-retries": "max_attempts"}
+NUMBERS = {
+    "--priority": "priority",
+    "-p": "priority",
+    "--max-attempts": "max_attempts",
+    "--max-retries": "max_attempts",
+}
 LISTS = {"--env": "env", "-e": "env", "--label": "label"}
 FLAGS = {"--json": "json", "--keep-background": "keep_background"}
 

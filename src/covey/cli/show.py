@@ -41,7 +41,14 @@ def show_job(view: JobView, history: list[Attempt]) -> None:
         render.table(
             ["ATTEMPT", "OUTCOME", "STARTED", "TOOK", "EXIT", "ERROR"],
             [
-                (run.number, run.outcome, run.started_at, took(run.started_at, run.finished_at), run.exit_code, run.error)
+                (
+                    run.number,
+                    run.outcome,
+                    run.started_at,
+                    took(run.started_at, run.finished_at),
+                    run.exit_code,
+                    run.error,
+                )
                 for run in history
             ],
             wide="ERROR",

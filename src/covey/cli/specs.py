@@ -55,7 +55,9 @@ def from_lines(lines: Iterable[bytes], *, settings: Mapping[str, Any], defaults:
         except CoveyError as error:
             raise type(error)(f"line {number}: {error}; nothing was queued") from None
         if spec.key is not None and spec.if_exists == "error" and seen.setdefault(spec.key, number) != number:
-            raise InvalidInput(f"line {number}: the key {spec.key!r} is on line {seen[spec.key]} too; nothing was queued")
+            raise InvalidInput(
+                f"line {number}: the key {spec.key!r} is on line {seen[spec.key]} too; nothing was queued"
+            )
         yield spec
 
 
@@ -155,7 +157,7 @@ def _object(value: Any, what: str) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise InvalidInput(f"{what}: an object with strings is needed, as in {{\"name\": \"value\"}}")
+        raise InvalidInput(f'{what}: an object with strings is needed, as in {{"name": "value"}}')
     return value
 
 

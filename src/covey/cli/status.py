@@ -37,7 +37,10 @@ def _show(found: Status) -> None:
     render.facts(
         [
             ("database", found.database),
-            ("durability", found.durability + ("" if found.durability == "full" else " (a power cut may undo the last moments)")),
+            (
+                "durability",
+                found.durability + ("" if found.durability == "full" else " (a power cut may undo the last moments)"),
+            ),
             ("jobs", counts or "none"),
             ("oldest wait", None if found.oldest_pending_s is None else span(found.oldest_pending_s)),
             ("next start", found.next_run_at),

@@ -124,7 +124,7 @@ def refuse_mixture(words: list[str], argv: list[str] | None, file: str | None, k
     if len(given) > 1:
         raise InvalidInput(f"{' together with '.join(given)}: give the job in one way only")
     if file is not None and key is not None:
-        raise InvalidInput("--key names one job, --file holds many; write {\"id\": …, \"command\": …} lines instead")
+        raise InvalidInput('--key names one job, --file holds many; write {"id": …, "command": …} lines instead')
 
 
 def from_words(

@@ -46,7 +46,9 @@ def _show(pools: list[PoolView]) -> None:
             ]
         )
         if pool.workers:
-            render.table(["WORKER", "STATE", "KIND", "PID", "JOB", "SINCE", "DONE", "FAILED", "ERROR"], _rows(pool), wide="ERROR")
+            render.table(
+                ["WORKER", "STATE", "KIND", "PID", "JOB", "SINCE", "DONE", "FAILED", "ERROR"], _rows(pool), wide="ERROR"
+            )
 
 
 def _rows(pool: PoolView) -> Iterable[tuple[object, ...]]:

@@ -12,7 +12,9 @@ from .opening import database, open_queue
 from .options import Db
 
 Count = Annotated[int | None, typer.Option("--count", "-n", metavar="N", help="Jobs at a time; else one per CPU.")]
-Queues = Annotated[list[str] | None, typer.Option("--queue", "-q", metavar="NAME", help="Serve this queue; repeatable. Else all.")]
+Queues = Annotated[
+    list[str] | None, typer.Option("--queue", "-q", metavar="NAME", help="Serve this queue; repeatable. Else all.")
+]
 App = Annotated[str | None, typer.Option("--app", metavar="MODULE:APP", help="Where the Python tasks are.")]
 Drain = Annotated[bool, typer.Option("--drain", help="End when nothing is left to do.")]
 Grace = Annotated[float, typer.Option("--grace", metavar="SECONDS", help="How long a running job may take to stop.")]

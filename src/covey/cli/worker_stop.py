@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from ..core.view import PoolView
     from ..engine.engine import Engine
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="POOL...", help="Ids or names; else all on this host.", show_default=False)]
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="POOL...", help="Ids or names; else all on this host.", show_default=False)
+]
 Now = Annotated[bool, typer.Option("--now", help="Do not wait for running jobs: they are stopped and handed back.")]
 Limit = Annotated[str | None, typer.Option("--timeout", metavar="TIME", help="Give up waiting after 90s, 5m …")]
 

@@ -1,0 +1,154 @@
+"""covey db: look after the database."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import InvalidInput, Refused
+from .opening import database, open_queue
+from .options import Db, Json
+from .output import answer, as_json, note
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+
+PRUNABLE = ("completed", "cancelled", "dead")
+
+Target = Annotated[str, typer.Argument(metavar="FILE", help="Where the copy goes.", show_default=False)]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
+OlderThan = Annotated[
+    str | None,
+    typer.Option("--older-than", metavar="TIME", help="Ended before 7d, 12h … ago; else the retention settings."),
+]
+States = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--state", "-s", metavar="STATE", help="completed, cancelled or dead; repeatable. Else the first two."
+    ),
+]
+
+
+def migrate(json: Json = False, db: Db = None) -> None:
+    """Bring the tables up to date. Safe to run twice, and by two at once."""
+    from .. import env
+    from ..compose import open_dialect
+    from ..store import migrate as migrations
+
+    dialect = open_dialect(database(db))
+    try:
+        applied = migrations.migrate(dialect, database_id=env.new_database_id(), now=env.now())
+        schema = migrations.current(dialect)
+    finally:
+        dialect.close()
+    if json:
+        as_json({"applied": applied, "schema": schema})
+        return
+    for number in applied:
+        answer(f"applied {number:04}")
+    answer(f"schema {schema}" + ("" if applied else ", nothing to do"))
+
+
+def check(json: Json = False, db: Db = None) -> int:
+    """Check the database for damage: SQLite's own check and all references. Exits 1 if something is wrong."""
+    engine = open_queue(db)
+    problems = _sqlite(engine).problems()
+    engine.close()
+    if json:
+        as_json({"database": database(db), "problems": problems})
+    else:
+        for problem in problems:
+            answer(problem)
+        answer(
+            "ok" if not problems else f"{len(problems)} problems; restore a backup, or copy what is left with .recover"
+        )
+    return 1 if problems else 0
+
+
+def backup(file: Target, overwrite: Overwrite = False, db: Db = None) -> None:
+    """Copy the live database, consistently, while it is in use."""
+    target = os.path.abspath(file)
+    if os.path.isdir(target):
+        raise InvalidInput(f"{file!r} is a directory; name a file")
+    if not os.path.isdir(os.path.dirname(target)):
+        raise InvalidInput(f"{file!r}: there is no such directory")
+    if os.path.exists(target) and not overwrite:
+        raise Refused(f"{file!r} is there already; say --overwrite to replace it")
+    engine = open_queue(db)
+    dialect = _sqlite(engine)
+    if os.path.exists(target) and os.path.samefile(target, dialect.path):
+        raise Refused("that is the queue itself; name another file")
+    from .render import bar
+
+    with bar() as shown:
+        task = shown.add_task("copying pages", total=None)
+        for left, total in dialect.backup(target):
+            shown.update(task, total=total, completed=total - left)
+    engine.close()
+    answer(target)
+
+
+def prune(older_than: OlderThan = None, state: States = None, json: Json = False, db: Db = None) -> None:
+    """Delete jobs that ended long ago, by the retention settings or by --older-than."""
+    from .times import seconds
+
+    states = tuple(word for text in state or () for word in text.split(",")) or ("completed", "cancelled")
+    for word in states:
+        if word not in PRUNABLE:
+            raise InvalidInput(f"--state {word!r}: only completed, cancelled and dead jobs can be pruned")
+    age_s = None if older_than is None else seconds(older_than, "--older-than")
+    engine = open_queue(db)
+    limits = _limits(engine, states, age_s)
+    from .render import bar
+
+    pruned, cursor = 0, 0
+    with bar() as shown:
+        task = shown.add_task("looking at jobs", total=engine.newest_id())
+        while True:
+            upto, removed = engine.prune_window(cursor, limits)
+            pruned += removed
+            if upto is None:
+                break
+            cursor = upto
+            shown.update(task, completed=cursor)
+    engine.close()
+    if json:
+        as_json({"pruned": pruned})
+    else:
+        answer(f"{pruned} jobs pruned")
+
+
+def vacuum(json: Json = False, db: Db = None) -> None:
+    """Rewrite the file without its unused space. Writers wait meanwhile."""
+    engine = open_queue(db)
+    dialect = _sqlite(engine)
+    before = os.path.getsize(dialect.path)
+    note("writers wait until this is done")
+    dialect.vacuum()
+    after = os.path.getsize(dialect.path)
+    engine.close()
+    if json:
+        as_json({"bytes_before": before, "bytes_after": after})
+    else:
+        answer(f"{before:,} bytes before, {after:,} now")
+
+
+def _limits(engine: Engine, states: tuple[str, ...], age_s: float | None) -> dict[str, int]:
+    """For each state the instant before which it must have ended; states that are kept are left out."""
+    now = engine.clock()
+    if age_s is not None:
+        return dict.fromkeys(states, now - int(age_s * 1_000_000))
+    settings = engine.settings()
+    keep = {word: settings[f"keep_{word}_seconds"] for word in states}
+    return {word: now - int(kept_s * 1_000_000) for word, kept_s in keep.items() if kept_s is not None}
+
+
+def _sqlite(engine: Engine) -> Any:
+    from ..store.sqlite import Sqlite
+
+    dialect = engine.store.dialect
+    if not isinstance(dialect, Sqlite) or not dialect.path:
+        raise Refused("this is for SQLite files only")
+    return dialect

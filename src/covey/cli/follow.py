@@ -1,0 +1,148 @@
+"""What a job writes, as it writes it: live files while it runs, the stored history afterwards."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
+
+from ..core.model import ENDED
+from ..errors import NotFound
+from .output import note, safe
+
+if TYPE_CHECKING:
+    from ..core.view import Attempt, JobView
+    from ..engine.engine import Engine
+
+LOOK_S = 0.1
+OVERLAP = 4096  # characters by which the stored text is matched with what was shown already
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def write(text: str, target: TextIO) -> None:
+    """The text is out: as it is in a pipe, harmless on a terminal."""
+    if not text:
+        return
+    if target.isatty():
+        text = safe(_COLOUR.sub("", text).replace("\r\n", "\n"))
+    target.flush()
+    target.buffer.write(text.encode("utf-8", "replace"))
+    target.buffer.flush()
+
+
+def write_attempt(run: Attempt) -> None:
+    """Everything that the attempt wrote is out, each stream on its own."""
+    write(run.stdout, sys.stdout)
+    write(run.stderr, sys.stderr)
+
+
+class LiveStream:
+    """One stream of a running attempt."""
+
+    def __init__(self, path: str, target: TextIO) -> None:
+        self._path, self._target = path, target
+        self._offset = 0
+        self._turned = False  # the file was started over: something may have been missed
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._shown = 0
+        self._end = ""
+
+    def poll(self) -> None:
+        """What has been written since the last look is out."""
+        try:
+            with open(self._path, "rb") as file:
+                if os.fstat(file.fileno()).st_size < self._offset:
+                    self._offset, self._turned = 0, True
+                file.seek(self._offset)
+                data = file.read()
+        except OSError:
+            return
+        self._offset += len(data)
+        self._show(self._decode(data).replace("\x00", "\ufffd"))
+
+    def finish(self, stored: str, dropped: int) -> None:
+        """What the stored text has beyond what was shown is out."""
+        if not self._shown:
+            rest = stored
+        elif not dropped and not self._turned:
+            rest = stored[self._shown :]
+        else:
+            place = stored.rfind(self._end)
+            rest = stored[place + len(self._end) :] if place >= 0 else stored
+        self._show(rest)
+
+    def _show(self, text: str) -> None:
+        write(text, self._target)
+        self._shown += len(text)
+        self._end = (self._end + text)[-OVERLAP:]
+
+
+class LiveRun:
+    """Both streams of one attempt."""
+
+    def __init__(self, engine: Engine, job: int, fence: int) -> None:
+        live = os.path.join(getattr(engine.store.dialect, "side", ""), "live", f"{job}.{fence}")
+        self.fence = fence
+        self._out = LiveStream(live + ".out", sys.stdout)
+        self._err = LiveStream(live + ".err", sys.stderr)
+
+    def poll(self) -> None:
+        self._out.poll()
+        self._err.poll()
+
+    def finish(self, run: Attempt | None) -> None:
+        if run is not None:
+            self._out.finish(run.stdout, run.stdout_dropped)
+            self._err.finish(run.stderr, run.stderr_dropped)
+
+
+def follow(
+    engine: Engine, job: int, *, seen: set[int], tick: Callable[[JobView], None] = lambda view: None
+) -> JobView | None:
+    """The job has ended and all that it wrote is out, except by attempts whose fence is in ``seen``. None: it was removed."""
+    current: LiveRun | None = None
+    before: tuple[str, int, int | None] | None = None
+    ear = engine.store.listen("end")
+    try:
+        while True:
+            try:
+                view = engine.job(job)
+            except NotFound:
+                return None
+            if (
+                view.state == "processing"
+                and (current is None or current.fence != view.fence)
+                and view.fence not in seen
+            ):
+                _catch_up(engine, view, current, seen)
+                current = LiveRun(engine, job, view.fence)
+            if current:
+                current.poll()
+            now = (view.state, view.fence, view.pool)
+            if view.pool is None and now != before:
+                _catch_up(engine, view, current, seen)
+                current = None
+            before = now
+            if view.state in ENDED and view.pool is None:
+                return view
+            tick(view)
+            ear.wait(LOOK_S)
+    finally:
+        ear.close()
+
+
+def _catch_up(engine: Engine, view: JobView, current: LiveRun | None, seen: set[int]) -> None:
+    """Attempts that are over and were not shown in full are now; one that is to be tried again is said."""
+    for run in engine.history(view.id):
+        if run.fence in seen:
+            continue
+        if current is not None and run.fence == current.fence:
+            current.finish(run)
+        else:
+            write_attempt(run)
+        seen.add(run.fence)
+        if view.state not in ENDED and run.error:
+            note(f"covey: attempt {run.number} of {view.max_attempts} failed: {safe(run.error)}")

@@ -1,0 +1,170 @@
+"""covey run: queue a command, work it if nobody else does, follow it, end as it ends."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..core.model import ENDED
+from ..errors import CoveyError, InvalidInput, StoreError
+from .codes import TIMED_OUT, code_of
+from .opening import database, open_queue, refuse_nameless_inside_job
+from .options import Attempts, Cwd, Db, Env, Key, Label, Priority, Queue, Words
+from .output import note, one_line
+from .words import WordsCommand, argv_of
+
+if TYPE_CHECKING:
+    import subprocess
+    from types import FrameType
+
+    from ..core.view import JobView
+    from ..engine.engine import Engine
+
+Limit = Annotated[
+    str | None, typer.Option("--timeout", metavar="TIME", help="Cancel it after 90s, 5m …; exit code 124.")
+]
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: the same as Ctrl-C, with its own exit code."""
+
+
+class OutOfTime(Exception):
+    """--timeout is over."""
+
+
+def run(
+    ctx: typer.Context,
+    words: Words = None,
+    queue: Queue = "default",
+    priority: Priority = 0,
+    key: Key = None,
+    max_attempts: Attempts = None,
+    timeout: Limit = None,
+    cwd: Cwd = None,
+    env: Env = None,
+    label: Label = None,
+    db: Db = None,
+) -> int:
+    """Queue a command, follow what it writes, exit with its code. Ctrl-C cancels it.
+
+    If no pool on this host serves the queue, a temporary one is started for the time being.
+    """
+    from .submit import from_words, job_options, refuse_mixture
+    from .times import seconds
+
+    refuse_nameless_inside_job(db)
+    limit_s = None if timeout is None else seconds(timeout, "--timeout")
+    options = job_options(queue=queue, priority=priority, max_attempts=max_attempts, cwd=cwd, env=env, label=label)
+    argv = argv_of(ctx)
+    refuse_mixture(list(words or ()), argv, None, key)
+    url = database(db)
+    engine = open_queue(url, create=True)
+    specs = from_words(list(words or ()), argv, engine.settings(), {**options, "key": key})
+    if len(specs) != 1 or specs[0].kind != "command":
+        raise InvalidInput("run takes one command; queue several jobs, or tasks, with `covey enqueue` and `covey wait`")
+    (job,) = engine.enqueue(specs)
+    return _work(engine, url, job.id, specs[0].queue, limit_s)
+
+
+run.command_class = WordsCommand  # type: ignore[attr-defined]
+
+
+def _work(engine: Engine, url: str, job: int, queue: str, limit_s: float | None) -> int:
+    """The job has ended, its output is out, the temporary pool is gone; the exit code."""
+    import signal
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, terminate)
+    pool = None if _served(engine, queue) else _start_pool(url, queue)
+    seen: set[int] = set()
+    try:
+        try:
+            view = _follow(engine, job, seen, pool, limit_s)
+        except OutOfTime:
+            _cancel(engine, job, seen)
+            note(f"covey: time is over, job {job} was cancelled")
+            return TIMED_OUT
+        except KeyboardInterrupt as request:
+            note(f"covey: cancelling job {job}")
+            _cancel(engine, job, seen)
+            return 143 if isinstance(request, Terminated) else 130
+    finally:
+        if pool is not None:
+            _stop_pool(pool)
+    if view is not None and view.state != "completed":
+        note(f"covey: job {job} is {view.state}" + (f": {one_line(view.error)}" if view.error else ""))
+    return code_of(view)
+
+
+def _served(engine: Engine, queue: str) -> bool:
+    """Whether a living pool of this host would take a command of that queue."""
+    from .. import env
+    from ..engine.views import is_alive
+
+    return any(
+        pool.boot == env.boot()
+        and is_alive(pool)
+        and pool.state == "running"
+        and "command" in pool.kinds
+        and (pool.queues is None or queue in pool.queues)
+        for pool in engine.pool_views()
+    )
+
+
+def _start_pool(url: str, queue: str) -> subprocess.Popen[bytes]:
+    """A pool for the time being; if this process is killed, it ends by itself once the queue is empty."""
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "covey", "worker", "start", "--db", url, "--count", "1"]
+    command += ["--queue", queue, "--drain", "--quiet"]
+    # Its own session: Ctrl-C is for us to answer, by cancelling the job.
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
+
+
+def _stop_pool(pool: subprocess.Popen[bytes]) -> None:
+    import signal
+
+    with contextlib.suppress(ProcessLookupError):
+        if pool.poll() is None:
+            pool.send_signal(signal.SIGINT)
+    pool.wait()
+
+
+def _follow(
+    engine: Engine, job: int, seen: set[int], pool: subprocess.Popen[bytes] | None, limit_s: float | None
+) -> JobView | None:
+    import time
+
+    from .follow import follow
+
+    deadline = None if limit_s is None else time.monotonic() + limit_s
+
+    def tick(view: JobView) -> None:
+        if deadline is not None and time.monotonic() > deadline:
+            raise OutOfTime
+        if pool is not None and pool.poll() is not None and not _served(engine, view.queue):
+            _refuse_stranded(engine, job)
+
+    return follow(engine, job, seen=seen, tick=tick)
+
+
+def _refuse_stranded(engine: Engine, job: int) -> None:
+    """StoreError if the job, as it is now that its pool has left, waits for somebody who does not come."""
+    found = engine.why(job)
+    if found.state not in ENDED:
+        raise StoreError(f"the temporary pool has left and job {job} is still {found.state}: {found.reason}")
+
+
+def _cancel(engine: Engine, job: int, seen: set[int]) -> None:
+    """The job is cancelled (or has just ended) and its processes are gone."""
+    from .follow import follow
+
+    with contextlib.suppress(CoveyError):
+        engine.cancel([job])
+    follow(engine, job, seen=seen)

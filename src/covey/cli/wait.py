@@ -1,0 +1,88 @@
+"""covey wait: returns when jobs have ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..core.model import ENDED
+from ..errors import NotFound
+from .codes import TIMED_OUT, code_of
+from .opening import open_queue
+from .options import Db, Json, Refs
+from .output import as_json, note, one_line
+
+if TYPE_CHECKING:
+    from ..core.view import JobView
+    from ..engine.engine import Engine
+
+Limit = Annotated[str | None, typer.Option("--timeout", metavar="TIME", help="Give up after 90s, 5m …; exit code 124.")]
+Any = Annotated[bool, typer.Option("--any", help="One of them is enough.")]
+
+
+def wait(jobs: Refs, timeout: Limit = None, any: Any = False, json: Json = False, db: Db = None) -> int:
+    """Wait until jobs have ended. Exits with the job's code; of several, with the first that is not 0.
+
+    0 completed, the command's exit code if it died of that, 1 cancelled or otherwise dead, 124 time-out, 125 Covey's own errors.
+    """
+    from .times import seconds
+
+    limit_s = None if timeout is None else seconds(timeout, "--timeout")
+    engine = open_queue(db)
+    ids = [engine.job(ref).id for ref in jobs]
+    in_time = _wait(engine, list(dict.fromkeys(ids)), limit_s, any)
+    views = {id: _view(engine, id) for id in ids}
+    engine.close()
+    ended = [view for view in views.values() if view is None or view.state in ENDED]
+    if json:
+        as_json([view for view in views.values() if view is not None])
+    if not in_time:
+        note(f"covey: {len(ended)} of {len(views)} have ended, time is over")
+        return TIMED_OUT
+    for id, view in views.items():
+        if view is None:
+            note(f"covey: job {id} was removed meanwhile")
+        elif view.state in ("dead", "cancelled"):
+            note(f"covey: job {id} is {view.state}" + (f": {one_line(view.error)}" if view.error else ""))
+    return next((code for code in map(code_of, ended) if code), 0)
+
+
+def _view(engine: Engine, id: int) -> JobView | None:
+    try:
+        return engine.job(id)
+    except NotFound:
+        return None
+
+
+def _wait(engine: Engine, ids: list[int], limit_s: float | None, any_of: bool) -> bool:
+    """True when they have ended in time; with a bar on stderr where several are watched on a terminal."""
+    import sys
+
+    if len(ids) == 1 or any_of or not sys.stderr.isatty():
+        return engine.wait_for(ids, limit_s, any_of=any_of)
+    import time
+
+    from .render import bar
+
+    deadline = None if limit_s is None else time.monotonic() + limit_s
+    open_ids = ids
+    with bar() as shown:
+        task = shown.add_task("waiting", total=len(ids))
+        while open_ids:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not engine.wait_for(open_ids, left, any_of=True):
+                return False
+            open_ids = _open(engine, open_ids)
+            shown.update(task, completed=len(ids) - len(open_ids))
+    return True
+
+
+def _open(engine: Engine, ids: list[int]) -> list[int]:
+    from ..core.view import Filter
+
+    still: list[int] = []
+    for start in range(0, len(ids), 1000):
+        page = engine.jobs(Filter(ids=tuple(ids[start : start + 1000]), limit=1000))
+        still += [view.id for view in page.jobs if view.state not in ENDED]
+    return still
