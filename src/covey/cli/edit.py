@@ -34,7 +34,7 @@ def edit(
     if run_at is not None and delay is not None:
         raise InvalidInput("--run-at and --delay both say when the job starts; give one of them")
     start = _start(run_at, delay)
-    if priority is queue is max_attempts is None and not start:
+    if priority is None and queue is None and max_attempts is None and not start:
         raise InvalidInput("nothing to change; pass --priority, --queue, --run-at, --delay or --max-attempts")
     if max_attempts is not None:
         from .specs import attempts

@@ -51,8 +51,8 @@ def enqueue(
     """
     submit(
         list(words or ()), argv_of(ctx), file=file, queue=queue, priority=priority, key=key, if_exists=if_exists,
-        run_at=run_at, delay=delay, max_attempts=max_attempts, timeout=timeout, cwd=cwd, env=env, batch=batch, label=label,
-        keep_background=keep_background, json=json, db=db,
+        run_at=run_at, delay=delay, max_attempts=max_attempts, timeout=timeout, cwd=cwd, env=env, batch=batch,
+        label=label, keep_background=keep_background, json=json, db=db,
     )  # fmt: skip
 
 

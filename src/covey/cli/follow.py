@@ -102,7 +102,7 @@ class LiveRun:
 def follow(
     engine: Engine, job: int, *, seen: set[int], tick: Callable[[JobView], None] = lambda view: None
 ) -> JobView | None:
-    """The job has ended and all that it wrote is out, except by attempts whose fence is in ``seen``. None: it was removed."""
+    """The job has ended (None: it was removed) and what it wrote is out, but for attempts with a fence in ``seen``."""
     current: LiveRun | None = None
     before: tuple[str, int, int | None] | None = None
     ear = engine.store.listen("end")

@@ -44,6 +44,7 @@ COLOURS = {
     "broken": "red",
     "bad": "red",
 }
+GAP = 2
 UNBOUNDED = 2000  # columns where no window limits them
 
 
@@ -67,14 +68,22 @@ def state(word: str) -> Text:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, wide: str = "") -> None:
     """The rows are on stdout; the column ``wide`` gives way when the window is narrow."""
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in columns:
-        if name == wide:
-            shown.add_column(name, no_wrap=True, overflow="ellipsis", ratio=None, min_width=8)
-        else:
-            shown.add_column(name, no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        shown.add_row(*(value if isinstance(value, Text) else cell(value) for value in row))
+    cells = [[value if isinstance(value, Text) else cell(value) for value in row] for row in rows]
+    widths = [max([len(name), *(row[place].cell_len for row in cells)]) for place, name in enumerate(columns)]
+    fixed = sum(width + GAP for name, width in zip(columns, widths, strict=True) if name != wide)
+    left = console().width - fixed
+    shown = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for name, width in zip(columns, widths, strict=True):
+        gives_way = name == wide or not wide or left < 8
+        shown.add_column(
+            name,
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=None if gives_way else width,
+            max_width=left if name == wide and left >= 8 else None,
+        )
+    for row in cells:
+        shown.add_row(*row)
     _print(shown)
 
 

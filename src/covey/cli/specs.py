@@ -187,6 +187,6 @@ def _task(fields: Mapping[str, Any], options: dict[str, Any], settings: Mapping[
     given = fields.get("args")
     if not isinstance(given, list | dict | None):
         raise InvalidInput("args: a list, or an object with names, is needed")
-    payload = {"args": given} if isinstance(given, list) else {"kwargs": given}
+    payload: list[Any] = [given, {}] if isinstance(given, list) else [[], given]
     text = codec.encode(payload, what="args") if given else None
     return specs.task_spec(specs.is_text(fields["task"], "task"), settings=settings, args=text, **options)

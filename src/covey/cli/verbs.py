@@ -1,4 +1,4 @@
-"""Every verb: where it lives and what it does, in one line. Read for `--help` and completion without importing anything."""
+"""Every verb: where it lives and what it does. Enough for `--help` and completion, so they import none of them."""
 
 from __future__ import annotations
 

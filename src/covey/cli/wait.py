@@ -24,7 +24,8 @@ Any = Annotated[bool, typer.Option("--any", help="One of them is enough.")]
 def wait(jobs: Refs, timeout: Limit = None, any: Any = False, json: Json = False, db: Db = None) -> int:
     """Wait until jobs have ended. Exits with the job's code; of several, with the first that is not 0.
 
-    0 completed, the command's exit code if it died of that, 1 cancelled or otherwise dead, 124 time-out, 125 Covey's own errors.
+    0 completed, the command's own code if it died of that, 1 cancelled or dead otherwise, 124 out of time,
+    125 an error of Covey's own.
     """
     from .times import seconds
 

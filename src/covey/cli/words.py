@@ -8,7 +8,7 @@ import typer
 import typer.core
 
 ARGV = "covey.argv"
-AMBIGUOUS = "an option after the words of a command could be meant for either; put Covey's options first, or -- before the command"
+AMBIGUOUS = "whose option is that, Covey's or the command's? put Covey's options first, or -- before the command"
 
 
 class WordsCommand(typer.core.TyperCommand):
