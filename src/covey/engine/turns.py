@@ -103,7 +103,8 @@ class Turns:
             ended = self._apply(turn, reply, now)
             failpoint("turn.after_reports")
             moved = self._reconcile(turn, now) if turn.held is not None else 0
-            promoted = self.store.ask("promote", now=now, limit=duties.BATCH)
+            due_at = self.store.value("next_due")
+            promoted = [] if due_at is None or due_at > now else self.store.ask("promote", now=now, limit=duties.BATCH)
             if turn.want is not None and turn.want.limit > 0:
                 reply.claims = self._claim(turn.pool, turn.want, now)
             failpoint("turn.after_claim")

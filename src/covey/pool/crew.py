@@ -24,7 +24,8 @@ class Crew:
     """Members by name; who is wanted, who is coming, who is there."""
 
     def __init__(self, log: Log, *, limit: int, concurrency: int) -> None:
-        self._log, self._limit, self._concurrency = log, limit, concurrency
+        self._log, self._limit, self.concurrency = log, limit, concurrency
+        self.by_kind: dict[str, list[Member]] = {}
         self.members: dict[str, Member] = {}
         self.failures: dict[str, str] = {}  # kind → why it cannot start
         self._wanted: deque[tuple[float, Kind]] = deque()
@@ -57,8 +58,9 @@ class Crew:
 
     def _start(self, nursery: Nursery, kind: Kind, joined: Callable[[Member], None]) -> None:
         number = self._serial[kind] = self._serial.get(kind, 0) + 1
-        member = Member(f"{kind}-{number}", kind, self._concurrency if kind == "async" else 1)
+        member = Member(f"{kind}-{number}", kind, self.concurrency if kind == "async" else 1)
         self.members[member.name] = member
+        self.by_kind.setdefault(kind, []).append(member)
         try:
             nursery.fork(member.name, kind, member.places, member.descriptors())
         except OSError:
@@ -85,6 +87,7 @@ class Crew:
     def bury(self, member: Member, *, replace: bool) -> None:
         """The member is no more; another of its kind is wanted, the later the more often they die young."""
         self.members.pop(member.name, None)
+        self.by_kind[member.kind].remove(member)
         if member.pid is not None:
             self._by_pid.pop(member.pid, None)
         member.close()
@@ -99,7 +102,7 @@ class Crew:
         self.want(member.kind, after_s=delay_s)
 
     def of(self, kind: str) -> list[Member]:
-        return [member for member in self.members.values() if member.kind == kind and member.ready]
+        return [member for member in self.by_kind.get(kind, ()) if member.ready]
 
     def orphan_all(self) -> None:
         """The zygote is gone: its workers finish what they run, then they are replaced."""

@@ -6,10 +6,11 @@ the next number, the same reports and the list of everything that we know we hol
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections import deque
+from collections.abc import Callable
+
+from msgspec import Struct
 
 from ..core.model import Held, Reply, Report, Turn, Want, WorkerState
 from ..core.ports import Source
@@ -18,8 +19,34 @@ from ..errors import CoveyError
 from ..log import Log
 from .neighbours import Neighbours
 
-GATHER_S = 0.005  # a report waits at most this long for company
 RETRY_S = (0.05, 5.0)  # after a failed turn: first and longest pause
+
+
+class Offer(Struct, frozen=True):
+    """What a pool can hold: workers that stand ready by kind, how many may work, how far ahead short jobs are taken."""
+
+    ready: dict[str, int]
+    count: int  # command and sync workers that may work at a time
+    ahead: int
+    places: int  # of one async worker
+
+    def total(self) -> int:
+        return sum(self.ready.values()) * self.ahead
+
+    def room(self, queues: tuple[str, ...] | None, load: dict[str, int]) -> Want:
+        """Free places by kind, beside what is held already."""
+        commands, syncs = load.get("command", 0), load.get("sync", 0)
+        idle = max(0, self.count - commands - min(self.count, -(-syncs // self.ahead)))
+        free: dict[str, int] = {}
+        for kind, ready in self.ready.items():
+            if kind == "async":
+                free[kind] = max(0, ready * self.places - load.get(kind, 0))
+            elif kind == "sync":
+                free[kind] = max(0, min(ready, self.count - commands) * self.ahead - syncs)
+            else:
+                free[kind] = max(0, min(idle, ready - commands))
+        bound = max(free.get("command", 0), free.get("sync", 0))
+        return Want(queues, free, bound + free.get("async", 0), idle=idle > 0)
 
 
 class Exchange:
@@ -34,23 +61,22 @@ class Exchange:
         queues: tuple[str, ...] | None,
         beat_s: float,
     ) -> None:
+        self.on_reply: Callable[[Reply], None] = lambda reply: None  # called in the store thread
         self._source, self._neighbours, self._log = source, neighbours, log
         self._pool, self._database_id, self._queues, self._beat_s = pool, database_id, queues, beat_s
         self._lock = threading.Lock()
         self._reports: list[Report] = []
-        self._want: Want | None = None
+        self._offer: Offer | None = None
         self._roster: list[WorkerState] | None = None
         self._zygote: tuple[int, int] | None = None
         self._draining = False
-        self._urgent = False
-        self._held: dict[int, int] = {}
-        self._replies: deque[Reply] = deque()
+        self._held: dict[int, tuple[int, str]] = {}  # job → fence, kind
+        self._load: dict[str, int] = {}  # kind → how many of those
         self._closing = False
         self._dry = False  # the last turn left places empty: claiming again is pointless until something rings
         self._due_at: int | None = None
         self._back = threading.Event()
         self._number = 0
-        self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._run, name="covey-store", daemon=True)
 
     # ── called by the main thread ───────────────────────────────────────────────────────────────────────────────────
@@ -58,30 +84,33 @@ class Exchange:
     def start(self) -> None:
         self._thread.start()
 
-    def report(self, reports: list[Report], want: Want | None, *, urgent: bool) -> None:
-        """These results travel in the next turn, and this is what the pool would take then."""
+    def report(self, reports: list[Report]) -> None:
+        """These results travel in the next turn."""
         with self._lock:
-            wake = not self._reports or urgent
+            wake = not self._reports
             self._reports += reports
-            self._want = want
-            self._urgent |= urgent
         if wake:
             self._source.wake()
 
-    def ask(self, want: Want | None) -> None:
-        """What the pool would take in the next turn."""
+    def offer(self, offer: Offer | None) -> None:
+        """How much the pool can hold from now on; None: nothing more. What it holds already is known here."""
         with self._lock:
-            self._want = want
-            wake = want is not None and want.limit > 0 and not self._dry
-        if wake:
+            if offer == self._offer:
+                return
+            grown = offer is not None and (self._offer is None or offer.total() > self._offer.total())
+            self._offer = offer
+            if grown:
+                self._dry = False
+        if grown:
             self._source.wake()
 
     def rejoin(self, pool: int) -> None:
         """Turns go on under a new name."""
         with self._lock:
             self._pool, self._number = pool, 0
-            self._reports, self._want = [], None
+            self._reports = []
             self._held.clear()
+            self._load.clear()
         self._back.set()
 
     def tell(self, *, roster: list[WorkerState] | None = None, zygote: tuple[int, int] | None = None) -> None:
@@ -93,17 +122,6 @@ class Exchange:
         with self._lock:
             self._draining = True
         self._source.wake()
-
-    def take(self) -> list[Reply]:
-        """Answers that have come since the last time."""
-        try:
-            os.eventfd_read(self.bell)
-        except BlockingIOError:
-            return []
-        replies = []
-        while self._replies:
-            replies.append(self._replies.popleft())
-        return replies
 
     def idle(self) -> bool:
         """Nothing is on its way to the store."""
@@ -137,7 +155,6 @@ class Exchange:
             except (CoveyError, OSError) as error:
                 self._log.store_failed(error)
                 retry, unknown = turn.reports, True
-                self.ask(turn.want)
                 pause_s = min(max(pause_s * 2, RETRY_S[0]), RETRY_S[1])
                 if self._closing:
                     return
@@ -158,47 +175,58 @@ class Exchange:
         with self._lock:
             if self._reports or self._roster is not None:
                 return True
-            return not self._dry and self._want is not None and self._want.limit > 0
+            room = None if self._dry else self._room([])
+            return room is not None and room.limit > 0
 
     def _compose(self, retry: list[Report], *, held: bool) -> Turn:
         with self._lock:
             self._number += 1
             reports = retry + self._reports
             self._reports = []
-            self._urgent = False
-            reported = {(report.id, report.fence) for report in reports}
-            holds = [Held(id, fence) for id, fence in self._held.items() if (id, fence) not in reported]
             turn = Turn(
                 pool=self._pool,
                 database_id=self._database_id,
                 number=self._number,
                 reports=reports,
-                want=self._want,
-                held=holds if held else None,
+                want=self._room(reports),
                 workers=self._roster,
                 draining=self._draining,
                 zygote=self._zygote,
             )
             self._roster = None
-            # What was asked for is on its way; the main thread asks anew once it has placed the answer.
-            self._want = None
+            if held:
+                reported = {(report.id, report.fence) for report in reports}
+                turn.held = [Held(id, fence) for id, (fence, _) in self._held.items() if (id, fence) not in reported]
             return turn
+
+    def _room(self, reports: list[Report]) -> Want | None:
+        """Free places once these reports have been heard."""
+        if self._offer is None:
+            return None
+        load = dict(self._load)
+        for report in reports:
+            if (found := self._held.get(report.id)) and found[0] == report.fence:
+                load[found[1]] -= 1
+        return self._offer.room(self._queues, load)
 
     def _settle(self, turn: Turn, reply: Reply) -> None:
         with self._lock:
+            held, load = self._held, self._load
             for report in turn.reports:
-                if self._held.get(report.id) == report.fence:
-                    del self._held[report.id]
+                if (found := held.get(report.id)) and found[0] == report.fence:
+                    del held[report.id]
+                    load[found[1]] -= 1
             for claim in reply.claims:
-                self._held[claim.id] = claim.fence
+                held[claim.id] = (claim.fence, claim.kind)
+                load[claim.kind] = load.get(claim.kind, 0) + 1
             if reply.lost:
-                self._held.clear()
+                held.clear()
+                load.clear()
             self._dry = turn.want is not None and len(reply.claims) < turn.want.limit
             self._due_at = reply.next_due_at
         if reply.refused:
             self._log.refused(len(reply.refused))
-        self._replies.append(reply)
-        os.eventfd_write(self.bell, 1)
+        self.on_reply(reply)
 
     def _look_around(self) -> None:
         try:

@@ -1,7 +1,11 @@
-"""The pool's main thread: workers, timers, signals. Turns with the store happen in another thread (exchange.py).
+"""The pool: workers, timers, signals in the main thread; turns with the store in another (exchange.py).
 
 One job's way through here: a Reply brings its claim → `_place` sends it to a worker → the worker's frame comes back →
 `_done` makes the report → the next turn carries it.
+
+Everything here runs under one lock, which neither thread holds while it waits or commits. The store thread itself
+sends what it has claimed: with the main thread sending, every `send` let the other thread have the interpreter and
+cost a switch (measured: 16 µs a job instead of 4).
 """
 
 from __future__ import annotations
@@ -10,16 +14,17 @@ import contextlib
 import os
 import selectors
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..core.model import Claim, Kind, Report, Reply, Want
+from ..core.model import Claim, Kind, Report, Reply
 from ..env import failpoint
 from ..log import Log
 from ..worker import output, wire
 from .crew import Crew, describe
-from .exchange import Exchange
+from .exchange import Exchange, Offer
 from .forking import Nursery
 from .member import Flight, Member
 from .window import AHEAD_S, Window
@@ -52,6 +57,9 @@ class Pool:
         self._kinds, self._count, self._queues = kinds, count, queues
         self._live, self._grace_s, self._rejoin = live, grace_s, rejoin
         self._window = Window()
+        self._lock = threading.Lock()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._news: list[Reply] = []  # answers that the main thread must act on
         self._selector = selectors.DefaultSelector()
         self._nursery: Nursery | None = None
         self._serial = 0
@@ -73,18 +81,26 @@ class Pool:
 
     def run(self, signals: int, nursery: Nursery) -> int:
         """Works until it is told to stop; 0 if every job could finish, 1 if some had to be killed."""
-        self._watch(signals, self._on_signal)
-        self._watch(self._exchange.bell, self._on_replies)
-        self._adopt(nursery)
-        for kind, count in self._kinds.items():
-            self._crew.want(kind, count)
-        self._start_workers()
+        with self._lock:
+            self._watch(signals, self._on_signal)
+            self._watch(self._bell, self._on_news)
+            self._adopt(nursery)
+            for kind, count in self._kinds.items():
+                self._crew.want(kind, count)
+            self._start_workers()
+            patience_s = self._patience()
+        self._exchange.on_reply = self._on_reply
         self._exchange.start()
         failpoint("pool.started")
-        while not self._finished():
-            for key, _ in self._selector.select(self._patience()):
-                key.data(key.fileobj)
-            self._tick()
+        while True:
+            events = self._selector.select(patience_s)
+            with self._lock:
+                for key, _ in events:
+                    key.data(key.fileobj)
+                self._tick()
+                if self._finished():
+                    break
+                patience_s = self._patience()
         return self._close()
 
     def _watch(self, file: Any, act: Callable[[Any], None]) -> None:
@@ -130,22 +146,36 @@ class Pool:
             member.signal(signal.SIGKILL)
             member.close()
         self._selector.close()
+        os.close(self._bell)
         self._log.stopped(self.done, self.failed)
         nobody = bool(self._crew.failures) and not self._stopping
         return 1 if self._had_to_kill or nobody else 0
 
     # ── claims out to workers ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _on_replies(self, _: object) -> None:
-        for reply in self._exchange.take():
+    def _on_reply(self, reply: Reply) -> None:
+        """In the store thread: what was claimed is with the workers."""
+        with self._lock:
+            unwatched = not self._look_at
+            self._place(reply.claims)
+            self._send_reports()
+            if reply.cancels or self._cancels or reply.lost or reply.stop or reply.drained:
+                self._news.append(reply)
+                unwatched = True
+        if unwatched:
+            os.eventfd_write(self._bell, 1)
+
+    def _on_news(self, _: object) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._bell)
+        news, self._news = self._news, []
+        for reply in news:
             if reply.lost:
                 self._begin_anew()
                 return
-            self._place(reply.claims)
             self._cancel(reply)
             if (reply.stop or reply.drained) and not self._stopping and not (reply.drained and self._busy()):
                 self._stop_claiming(None)
-        self._send_reports(asks=True)
 
     def _busy(self) -> bool:
         return any(member.flights for member in self._crew.members.values())
@@ -169,8 +199,8 @@ class Pool:
     def _choose(self, claim: Claim) -> Member | None:
         """The least loaded worker of the kind that has room; beyond one job only where jobs are short."""
         best, load = None, 1 << 30
-        for member in self._crew.members.values():
-            if member.kind == claim.kind and len(member.flights) < load and member.ready:
+        for member in self._crew.by_kind.get(claim.kind, ()):
+            if len(member.flights) < load and member.ready:
                 best, load = member, len(member.flights)
         if best is None or load >= best.places and (claim.kind != "sync" or load >= self._window.of(claim.task)):
             return None
@@ -188,37 +218,14 @@ class Pool:
         """Workers that are bound to one job at a time and have one."""
         return sum(bool(m.flights) for m in self._crew.members.values() if m.kind != "async")
 
-    def _wanted(self) -> Want | None:
-        """Places that are free now. Nothing is wanted while stopping."""
-        if self._stopping:
-            return None
-        free = dict.fromkeys(self._kinds, 0)
+    def _offer(self) -> None:
+        """The store thread knows how much we can hold. Nothing while stopping."""
         ready = dict.fromkeys(self._kinds, 0)
-        sync_working = sync_flights = working = 0
         for member in self._crew.members.values():
-            if not member.ready:
-                working += bool(member.flights) and member.kind != "async"
-                continue
-            ready[member.kind] += 1
-            flights = len(member.flights)
-            if member.kind == "async":
-                free["async"] += member.places - flights
-                continue
-            working += bool(flights)
-            if member.kind == "sync":
-                sync_working += bool(flights)
-                sync_flights += flights
-        idle = max(0, self._count - working)
-        if "command" in free:
-            free["command"] = min(idle, ready["command"])
-        more = 0
-        if "sync" in free:
-            starting = min(idle, ready["sync"] - sync_working)
-            free["sync"] = max(0, (sync_working + starting) * self._window.ahead() - sync_flights)
-            more = max(0, free["sync"] - starting)
-        limit = min(idle, max(ready.values(), default=0)) + more + free.get("async", 0)
-        limit = min(limit, sum(free.values()))
-        return Want(self._queues, free, limit, idle=idle > 0)
+            if member.ready:
+                ready[member.kind] += 1
+        offer = Offer(ready, self._count, self._window.ahead(), self._crew.concurrency)
+        self._exchange.offer(None if self._stopping else offer)
 
     # ── results back ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -266,12 +273,11 @@ class Pool:
             report.error = f"timed out after {flight.claim.timeout_s:g} s"
             report.detail = None
 
-    def _send_reports(self, *, asks: bool = False) -> None:
+    def _send_reports(self) -> None:
         if self._unsent:
             reports, self._unsent = self._unsent, []
-            self._exchange.report(reports, self._wanted(), urgent=self._stopping)
-        elif asks:
-            self._exchange.ask(self._wanted())
+            self._exchange.report(reports)
+            self._offer()
 
     # ── timers ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -359,7 +365,7 @@ class Pool:
             for claim in member.take_back():
                 self._unsent.append(Report(claim.id, claim.fence, "taken_back"))
         self._log.draining(self._running_jobs())
-        self._exchange.ask(None)
+        self._offer()
         self._send_reports()
 
     def _running_jobs(self) -> list[int]:
@@ -417,7 +423,7 @@ class Pool:
             self._log.worker_started(member.name, ready, sum(self._kinds.values()))
         self._start_workers()
         self._announce()
-        self._exchange.ask(self._wanted())
+        self._offer()
 
     def _announce(self) -> None:
         if self._announced or self._crew.coming():
@@ -486,7 +492,8 @@ class Pool:
         self._crew.bury(member, replace=not self._stopping)
         self._start_workers()
         self._announce()
-        self._send_reports(asks=True)
+        self._offer()
+        self._send_reports()
 
     def _lost_report(self, member: Member, flight: Flight, started: bool, how: str) -> Report:
         claim = flight.claim

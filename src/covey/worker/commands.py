@@ -18,7 +18,15 @@ from .station import Station, base_environment, job_environment, report
 from .wire import Dispatch
 
 LEFTOVER_GRACE_S = 1.0  # for what a command leaves behind when its main process has ended
-DEFAULT_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD]
+DEFAULT_SIGNALS = [
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGCHLD,
+]
 
 
 class Commands:

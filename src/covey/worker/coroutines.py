@@ -69,7 +69,9 @@ class Coroutines:
     async def _run(self, place: int, dispatch: Dispatch, started_at: int) -> None:
         claim = dispatch.claim
         told = report(dispatch, "success", started_at)
-        paths = [live_path(self._station.live, claim.id, claim.fence, s) if dispatch.live else None for s in ("out", "err")]
+        paths = [
+            live_path(self._station.live, claim.id, claim.fence, s) if dispatch.live else None for s in ("out", "err")
+        ]
         captures = Capture(paths[0]), Capture(paths[1])
         _captures.set(captures)
         task = self._tasks.get(claim.task)

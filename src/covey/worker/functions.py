@@ -44,10 +44,11 @@ class Functions:
         """Returns when the pool has hung up."""
         station = self._station
         station.ready()
-        while (dispatch := station.receive()) is not None:
+        receive = station.receive
+        while (dispatch := receive()) is not None:
             started_at = station.begin(0, dispatch.serial)
-            told = self._run(dispatch, started_at)
-            station.end(0, dispatch.serial, told)
+            station.end(0, dispatch.serial, self._run(dispatch, started_at))
+            receive = station.receive if dispatch.live else station.receive_soon
 
     def _on_term(self, number: int, frame: object) -> None:
         # A signal that comes late must not hit the next job, and one from elsewhere must hit none.

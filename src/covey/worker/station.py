@@ -10,6 +10,8 @@ from ..core.model import Output, Report
 from . import wire
 from .slot import Slot
 
+NAPS, NAP_S = 10, 0.0001
+
 
 class Station:
     def __init__(self, name: str, jobs: socket.socket, reports: socket.socket, slot: Slot, live: str) -> None:
@@ -23,6 +25,19 @@ class Station:
 
     def receive(self) -> wire.Dispatch | None:
         """The next job; None when the pool has hung up."""
+        return wire.receive_job(self.jobs)
+
+    def receive_soon(self) -> wire.Dispatch | None:
+        """The next job, for a worker in a stream of tiny ones: naps before it blocks.
+
+        To wake a blocked process costs the sender ten times what sending costs (measured 16 against 1.6 µs), and a
+        worker that is faster than its pool would block after every job.
+        """
+        for _ in range(NAPS):
+            try:
+                return wire.receive_job(self.jobs, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                time.sleep(NAP_S)
         return wire.receive_job(self.jobs)
 
     def begin(self, place: int, serial: int) -> int:
