@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # type checkers know the name; importing it from typing would cost more than all the rest here
+
 if TYPE_CHECKING:
+    from typing import Any
+
     from .app import Covey as Covey
     from .errors import Abort as Abort
     from .errors import Busy as Busy
@@ -51,6 +52,8 @@ _ROOMS = {
 def __getattr__(name: str) -> Any:
     if name not in _ROOMS:
         raise AttributeError(f"module 'covey' has no attribute {name!r}")
+    from importlib import import_module
+
     value = globals()[name] = getattr(import_module(_ROOMS[name], __name__), name)
     return value
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, cast
 
@@ -21,6 +20,9 @@ FIRST_LOOK_S, LOOK_GROWS, LAST_LOOK_S = 0.005, 1.5, 0.25
 
 class SpecSource(Protocol):
     """Whatever knows the options that a call was made with."""
+
+    @property
+    def connection(self) -> Connection: ...
 
     def spec(self, args: str | None) -> Spec: ...
 
@@ -125,6 +127,8 @@ class Job(Generic[R_co]):
 
     async def aresult(self, timeout: float | None = None) -> R_co:
         """Like `result`, for async code: other tasks go on meanwhile, and cancelling the wait leaves nothing behind."""
+        import asyncio  # takes longer to import than all of Covey, and most programs that enqueue are not async
+
         # Short looks instead of one long wait in a thread: a thread cannot be cancelled, and a hundred waits would
         # take all threads of the loop's executor.
         deadline = None if timeout is None else time.monotonic() + timeout

@@ -56,7 +56,7 @@ def _translate(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, 
         if value is None:
             continue
         word, parse = _WORDS.get(name, (name, None))
-        if words.get(word, value) != value:  # only max_attempts has two names
+        if word in words and words[word] != value:  # only max_attempts has two names
             raise InvalidInput("max_attempts and max_retries are the same thing; give one of them")
         words[word] = value if parse is None else parse(value, name)
     return words

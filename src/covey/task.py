@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
@@ -33,15 +32,16 @@ DEFAULTS = config.effective({}, {})
 class Variant(Generic[P, R]):
     """A task together with how its next jobs are to be run. Made by ``task.using(…)``."""
 
-    def __init__(self, task: Task[P, R], given: dict[str, Any], tx: Transaction | None) -> None:
+    def __init__(self, task: Task[P, R], connection: Connection, given: dict[str, Any], tx: Transaction | None) -> None:
         self.task = task
+        self.connection = connection
         self._given = given
         self._tx = tx
         self._template: tuple[dict[str, Any], Spec] | None = None
 
     def using(self, *, tx: Transaction | None = None, **options: Unpack[JobOptions]) -> Variant[P, R]:
         """The same task with these options; what is not named stays as it was."""
-        return Variant(self.task, self._given | job_options(options), tx or self._tx)
+        return Variant(self.task, self.connection, self._given | job_options(options), tx or self._tx)
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """The arguments are checked and encoded; nothing is enqueued yet."""
@@ -50,19 +50,21 @@ class Variant(Generic[P, R]):
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """The job is on disk (inside a transaction: will be when that ends)."""
         spec = self.spec(self.task.arguments.encode(args, kwargs))
-        return submit(self.task.connection, (spec,), self._tx)[0]
+        return submit(self.connection, (spec,), self._tx)[0]
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Like `enqueue`; the event loop goes on while the disk is written."""
+        import asyncio  # takes longer to import than all of Covey, and most programs that enqueue are not async
+
         return await asyncio.to_thread(self.enqueue, *args, **kwargs)
 
     def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """All of the calls are on disk, in order, or none is. What a call was made with wins over what this one has."""
-        return submit(self.task.connection, [self._spec_of(call) for call in calls], self._tx)
+        return submit(self.connection, [self._spec_of(call) for call in calls], self._tx)
 
     def spec(self, args: str | None) -> Spec:
         """The request to run it with these arguments (JSON text)."""
-        settings = self.task.connection.settings()
+        settings = self.connection.settings()
         if self._template is None or self._template[0] is not settings:
             self._template = settings, self._make_template(settings)
         template = self._template[1]
@@ -83,7 +85,9 @@ class Variant(Generic[P, R]):
             raise InvalidInput(f"{call!r} is not a call of {self.task.name}; use app.transaction() to mix tasks")
         if source is self or not source._given:
             return self.spec(call.args)
-        return (source if not self._given else Variant(self.task, self._given | source._given, None)).spec(call.args)
+        return (
+            source if not self._given else Variant(self.task, self.connection, self._given | source._given, None)
+        ).spec(call.args)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.task.name}>"
@@ -92,9 +96,10 @@ class Variant(Generic[P, R]):
 class Task(Variant[P, R]):
     """Made by ``@app.task``. A Context parameter is filled in by whoever runs it; callers leave it out."""
 
+    __name__: str
+
     def __init__(self, connection: Connection, fn: Callable[..., Any], name: str, defaults: dict[str, Any]) -> None:
-        super().__init__(self, {}, None)
-        self.connection = connection
+        super().__init__(self, connection, {}, None)
         self.fn = fn
         self.name = name
         self.defaults = defaults

@@ -44,7 +44,7 @@ class Transaction:
     def enqueue(self, task: Callable[P, R_co], /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """The job is stored when the block ends; until then it has no id."""
         call = task.call(*args, **kwargs)
-        return submit(self.connection, (call.source.spec(call.args),), self)[0]
+        return submit(call.source.connection, (call.source.spec(call.args),), self)[0]
 
     def add(self, spec: Spec) -> Job[Any]:
         with self._lock:

@@ -15,6 +15,8 @@ from ..errors import InvalidInput
 
 IfExists = Literal["error", "return"]
 
+LATEST = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z: no view can show a later instant
+
 
 def shell_spec(
     command: str | Sequence[str],
@@ -45,7 +47,7 @@ def shell_spec(
         arguments["env"] = check_env(env)
     if cwd is not None:
         refuse_nul(cwd, "cwd")
-    refuse_two_times(run_at, delay_s)
+    check_times(run_at, delay_s)
     if timeout_s is None:
         timeout_s = settings["job_timeout_seconds"]
     return Spec(
@@ -102,7 +104,7 @@ def task_spec(
         raise InvalidInput(
             "'shell' is the built-in task for commands; use app.shell(…) for it, or name the task otherwise"
         )
-    refuse_two_times(run_at, delay_s)
+    check_times(run_at, delay_s)
     return Spec(
         task=is_text(task, "task"),
         kind=kind,
@@ -197,9 +199,11 @@ def refuse_nul(text: str, what: str) -> None:
         raise InvalidInput(f"{what}: holds a NUL character, which no program can receive; remove it")
 
 
-def refuse_two_times(run_at: int | None, delay_s: float | None) -> None:
+def check_times(run_at: int | None, delay_s: float | None) -> None:
     if run_at is not None and delay_s is not None:
         raise InvalidInput("run_at and delay both say when the job starts; give one of them")
+    if run_at is not None and run_at > LATEST:
+        raise InvalidInput("run_at is after the year 9999; choose an earlier time")
 
 
 def check_if_exists(word: str) -> IfExists:
