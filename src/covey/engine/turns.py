@@ -35,6 +35,7 @@ class Turns:
         self._deaf = False
         self._empty_polls = 0
         self._poll_s = 0.0
+        self._polls = (0.1, 1.0)  # the shortest and the longest pause between two looks
         self._duties_at = 0
 
     def _listeners_close(self) -> None:
@@ -51,7 +52,9 @@ class Turns:
             pool = self.store.add_pool(info, now)
             self.store.event("pool_started", now=now, pool=pool, text=f"{info.name} (pid {info.pid} on {info.host})")
             stored = {key: value for key, value in self.store.ask("config") if key in config.SETTINGS}
-        return Registered(pool, self.database_id, config.effective(stored), self._live())
+        settings = config.effective(stored)
+        self._polls = settings["poll_seconds"], settings["max_poll_seconds"]
+        return Registered(pool, self.database_id, settings, self._live())
 
     def _live(self) -> str:
         side = getattr(self.store.dialect, "side", "")
@@ -193,7 +196,8 @@ class Turns:
         # One kind: the merged order can be cut at once. Several: a full kind must not hide the jobs of another.
         several = len({kind for _, kind, _ in streams}) > 1
         limit = sum(most for _, _, most in streams) if several else want.limit
-        left, chosen = dict(want.places), []
+        chosen: list[int] = []
+        left = dict(want.places)
         for id, kind in self.store.ready(streams, limit, idle=want.idle):
             if left[kind] > 0 and len(chosen) < want.limit:
                 left[kind] -= 1
@@ -251,11 +255,10 @@ class Turns:
     def wait(self, pool: int, queues: tuple[str, ...] | None, timeout_s: float) -> bool:
         """Rung, or time to look again: adaptive where no bell can be hung, else the bell and a slow poll."""
         ear = self._listen()
-        settings = config.effective({})
         if ear is None:
-            time.sleep(min(timeout_s, self._pace(settings["poll_seconds"], settings["max_poll_seconds"])))
+            time.sleep(min(timeout_s, self._pace()))
             return True
-        return ear.wait(min(timeout_s, settings["max_poll_seconds"]))
+        return ear.wait(min(timeout_s, self._polls[1]))
 
     def wake(self) -> None:
         if ear := self._listen():
@@ -269,7 +272,8 @@ class Turns:
                 self._deaf = True
         return self._ear
 
-    def _pace(self, least_s: float, most_s: float) -> float:
+    def _pace(self) -> float:
+        least_s, most_s = self._polls
         self._empty_polls += 1
         if self._empty_polls <= PATIENT_POLLS:
             self._poll_s = least_s

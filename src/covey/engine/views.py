@@ -61,7 +61,7 @@ class Views:
             ear = None
         try:
             while True:
-                states = dict(self.store.ask("states_of", ids=json.dumps(open_ids)))
+                states: dict[int, str] = dict(self.store.ask("states_of", ids=json.dumps(open_ids)))
                 still = [id for id in open_ids if id in states and states[id] not in ENDED]
                 if not still or (any_of and len(still) < len(open_ids)):
                     return True
@@ -110,14 +110,14 @@ class Views:
             oldest = self.store.value("oldest_pending")
             next_run_at = self.store.value("next_due")
             orphans = self.store.value("orphans")
-            durability = dict(self.store.ask("config")).get("durability", "full")
-        totals = {state: sum(per.get(state, 0) for per in counts.values()) for state in STATES}
+            stored: dict[str, str] = dict(self.store.ask("config"))
+        totals: dict[str, int] = {state: sum(per.get(state, 0) for per in counts.values()) for state in STATES}
         health, notes = _health(totals, pools, queues, orphans)
         return Status(
             database=self.store.dialect.url,
             database_id=database_id,
             schema=schema,
-            durability=durability,
+            durability=stored.get("durability", "full"),
             version=__version__,
             health=health,
             notes=notes,
@@ -184,9 +184,13 @@ def _conditions(wanted: Filter) -> tuple[list[str], dict[str, Any]]:
 
 
 def _job(row: tuple[Any, ...]) -> JobView:
-    (id, key, queue, task, args, state, phase, priority, attempts, max_attempts, run_at, created_at, updated_at) = row[:13]
+    (id, key, queue, task, args, state, phase, priority, attempts, max_attempts, run_at, created_at, updated_at) = row[
+        :13
+    ]
     (started_at, finished_at, timeout_s, cwd, pool, worker, pool_name, beat_at, lease_s, exit_code, error) = row[13:24]
-    (result, parent_id, root_id, total, unfinished, failed, batch, labels, interruptions, info, kind, fence) = row[24:36]
+    (result, parent_id, root_id, total, unfinished, failed, batch, labels, interruptions, info, kind, fence) = row[
+        24:36
+    ]
     busy_worker, busy_since = row[36:38]
     arguments = None if args is None else decode(args)
     command = command_line(arguments) if task == SHELL and arguments else None
@@ -238,7 +242,22 @@ def command_line(arguments: dict[str, Any]) -> str | None:
 
 
 def _attempt(row: tuple[Any, ...]) -> Attempt:
-    number, fence, outcome, worker, pool, started_at, finished_at, exit_code, error, detail, out, err, lost_out, lost_err = row
+    (
+        number,
+        fence,
+        outcome,
+        worker,
+        pool,
+        started_at,
+        finished_at,
+        exit_code,
+        error,
+        detail,
+        out,
+        err,
+        lost_out,
+        lost_err,
+    ) = row
     return Attempt(
         number=number,
         fence=fence,

@@ -39,7 +39,9 @@ def _reason(
 ) -> tuple[str, list[str]]:
     match job.state:
         case "scheduled":
-            return f"it may not start before {job.run_at} ({_until(job.run_at, now)})", [f"covey edit {job.id} --run-at now"]
+            return f"it may not start before {job.run_at} ({_until(job.run_at, now)})", [
+                f"covey edit {job.id} --run-at now"
+            ]
         case "pending":
             return _pending(job, queue, pools, ahead)
         case "processing":
@@ -53,7 +55,9 @@ def _reason(
                 [f"covey logs {job.id}", f"covey retry {job.id} (now instead of then)"],
             )
         case "dead":
-            tries = f"after {job.attempts} of {job.max_attempts} attempts" if job.attempts else "without an attempt left"
+            tries = (
+                f"after {job.attempts} of {job.max_attempts} attempts" if job.attempts else "without an attempt left"
+            )
             return f"it was given up {tries}: {job.error}", [f"covey logs {job.id}", f"covey retry {job.id}"]
         case "cancelled":
             if job.pool is not None:
@@ -67,9 +71,7 @@ def _reason(
             return "it waits for other jobs to end", []
 
 
-def _pending(
-    job: JobView, queue: QueueView | None, pools: Sequence[PoolView], ahead: int
-) -> tuple[str, list[str]]:
+def _pending(job: JobView, queue: QueueView | None, pools: Sequence[PoolView], ahead: int) -> tuple[str, list[str]]:
     if queue and queue.paused:
         until = f" until {queue.resume_at}" if queue.resume_at else ""
         return f"its queue {job.queue!r} is paused{until}", [f"covey queue resume {job.queue}"]

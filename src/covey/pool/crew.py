@@ -37,12 +37,15 @@ class Crew:
         self._wanted.extend([(time.monotonic() + after_s, kind)] * count)
 
     def coming(self) -> bool:
-        return bool(self._wanted) or any(member.state == "starting" for member in self.members.values())
+        return bool(self._wanted) or self._starting() > 0
+
+    def _starting(self) -> int:
+        return sum(member.state == "starting" for member in self.members.values())
 
     def start_more(self, nursery: Nursery, joined: Callable[[Member], None]) -> float | None:
         """As many as the limit allows are on their way. When to come back, if somebody has to wait for later."""
         now = time.monotonic()
-        starting = sum(member.state == "starting" for member in self.members.values())
+        starting = self._starting()
         later = None
         for _ in range(len(self._wanted)):
             at, kind = self._wanted.popleft()
@@ -81,6 +84,8 @@ class Crew:
 
     def overdue(self) -> list[Member]:
         """Workers that have not reported in."""
+        if not self._starting():
+            return []
         limit = time.monotonic() - REPORT_IN_S
         return [member for member in self.members.values() if member.state == "starting" and member.began < limit]
 

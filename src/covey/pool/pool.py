@@ -17,9 +17,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
-from ..core.model import Claim, Kind, Report, Reply
+from ..core.model import Claim, Kind, Reply, Report
 from ..env import failpoint
 from ..log import Log
 from ..worker import output, wire
@@ -124,6 +125,9 @@ class Pool:
             self._look(now)
         if self._later and now >= self._later:
             self._start_workers()
+        for member in self._crew.overdue():
+            member.error = member.error or "did not report in"
+            member.signal(signal.SIGKILL)
         if self._kill_at and now >= self._kill_at:
             self._kill_running()
         self._show_roster(now)
@@ -202,7 +206,7 @@ class Pool:
         for member in self._crew.by_kind.get(claim.kind, ()):
             if len(member.flights) < load and member.ready:
                 best, load = member, len(member.flights)
-        if best is None or load >= best.places and (claim.kind != "sync" or load >= self._window.of(claim.task)):
+        if best is None or (load >= best.places and (claim.kind != "sync" or load >= self._window.of(claim.task))):
             return None
         if load == 0 and claim.kind != "async" and self._working() >= self._count:
             return self._busiest_room(claim) if claim.kind == "sync" else None
@@ -220,7 +224,7 @@ class Pool:
 
     def _offer(self) -> None:
         """The store thread knows how much we can hold. Nothing while stopping."""
-        ready = dict.fromkeys(self._kinds, 0)
+        ready: dict[str, int] = dict.fromkeys(self._kinds, 0)
         for member in self._crew.members.values():
             if member.ready:
                 ready[member.kind] += 1
@@ -296,9 +300,6 @@ class Pool:
             if len(member.flights) > len(running):
                 soonest = min(soonest, LOOK_S)
         self._look_at = now + soonest if soonest != float("inf") else 0.0
-        for member in self._crew.overdue():
-            member.error = member.error or "did not report in"
-            member.signal(signal.SIGKILL)
 
     def _look_at_flight(self, member: Member, flight: Flight, place: int, elapsed: float, now: float) -> float:
         """Seconds until it must be looked at again."""
@@ -385,7 +386,7 @@ class Pool:
         self._look_at = time.monotonic() + LOOK_S
 
     def _begin_anew(self) -> None:
-        """We were given up: whatever we run may run elsewhere by now. Everything is killed before the new name is taken."""
+        """We were given up, and what we run may run elsewhere: all of it is killed before a new name is taken."""
         self._log.lost()
         if self._nursery:
             self._unwatch(self._nursery.control)
@@ -457,14 +458,14 @@ class Pool:
             if member.handle is None:
                 self._on_lost(member, "was never born")
                 continue
-            self._watch(member.handle, lambda _, member=member: self._on_orphan_gone(member))
+            self._watch(member.handle, partial(self._on_orphan_gone, member))
             self._place(member.take_back())
             member.hang_up()
         if not self._stopping:
             self._adopt(self._birth())
             self._start_workers()
 
-    def _on_orphan_gone(self, member: Member) -> None:
+    def _on_orphan_gone(self, member: Member, _: object) -> None:
         self._unwatch(member.handle)
         status = 0
         with contextlib.suppress(ChildProcessError):

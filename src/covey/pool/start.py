@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import tempfile
@@ -172,11 +173,9 @@ class Starter:
 
 def _hear(nursery: Nursery, signals: int) -> wire.Preloaded | None:
     """What the zygote has to say after its preload; None if a signal came first."""
-    import select
-
     deadline = time.monotonic() + PRELOAD_S
     while (left := deadline - time.monotonic()) > 0:
-        ready, _, _ = select.select([nursery.control, signals], [], [], left)
+        ready, _, _ = select.select([nursery.control.fileno(), signals], [], [], left)
         if signals in ready:
             return None
         if ready:
@@ -204,6 +203,4 @@ def _signals() -> Iterator[int]:
 
 
 def _signalled(signals: int) -> bool:
-    import select
-
     return bool(select.select([signals], [], [], 0)[0])

@@ -3,7 +3,7 @@
 It runs no user code after the preload and waits on the pool's pipe: end of file means the pool is gone, and then
 every descendant is killed before it exits itself.
 
-    python -m covey.pool.zygote '{"control": 5, "app": "shop.tasks:app", "preload": true, "live": "/…", "mark": "db:pool"}'
+    python -m covey.pool.zygote '{"control": 5, "app": "shop:app", "preload": true, "live": "/…", "mark": "db:pool"}'
 """
 
 from __future__ import annotations

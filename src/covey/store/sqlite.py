@@ -127,7 +127,7 @@ class Sqlite:
 
     def take_ids(self, table: str, count: int) -> range:
         found = self._db.execute("select seq from sqlite_sequence where name = ?", (table,)).fetchall()
-        first = (found[0][0] if found else 0) + 1
+        first = (int(found[0][0]) if found else 0) + 1
         return range(first, first + count)
 
     def ring(self, who: str, names: Sequence[str] = ()) -> None:

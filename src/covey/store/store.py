@@ -14,8 +14,8 @@ from typing import Any
 from msgspec.structs import asdict
 
 from ..core.machine import Change
-from ..core.model import Claim, Held, LostPool, PoolInfo, Report, Row, Spec, WorkerState
 from ..core.model import LONELY_INTERRUPTIONS as LONELY
+from ..core.model import Claim, Held, LostPool, PoolInfo, Report, Row, Spec, WorkerState
 from . import statements
 from .dialect import Dialect, Listener
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from ..core.codec import clean, decode, encode
 from ..core.model import Report
 from ..errors import Abort, CoveyError, Retry, Snooze, Stopped
+from . import family
 from .context import Context
 from .output import CAP, Capture, join, live_path
 from .station import Station, report
@@ -47,7 +48,10 @@ class Functions:
         receive = station.receive
         while (dispatch := receive()) is not None:
             started_at = station.begin(0, dispatch.serial)
-            station.end(0, dispatch.serial, self._run(dispatch, started_at))
+            told = self._run(dispatch, started_at)
+            station.end(0, dispatch.serial, told)
+            if told.outcome == "stopped" and not family.is_empty():
+                return  # what the stopped job left running ends with this worker: the zygote sees to it
             receive = station.receive if dispatch.live else station.receive_soon
 
     def _on_term(self, number: int, frame: object) -> None:
@@ -85,7 +89,7 @@ class Functions:
 
 
 class Files:
-    """Standard output and error of a Python worker go to files, never to a pipe: a child may keep them, nobody blocks."""
+    """Standard output and error of a Python worker are files, never pipes: a child may keep them, nobody blocks."""
 
     def __init__(self, live: str) -> None:
         self._live = live
