@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import glob
 import os
 import tempfile
 import threading
@@ -86,11 +85,20 @@ def pool(engine: Engine) -> HandPool:
     return HandPool(engine)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_temp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Temporary files of this run, and of every process it starts, have a place of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("temp")))
+        patch.setattr(tempfile, "tempdir", None)
+        yield
+
+
 # ── nothing is left behind ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture(autouse=True)
-def leak_guard() -> Iterator[None]:
+def leak_guard(own_temp: None) -> Iterator[None]:
     """After each test there are no more descriptors, threads, children or files of ours than before."""
     before = _belongings()
     yield
@@ -138,4 +146,4 @@ def _children() -> set[str]:
 
 
 def _files() -> set[str]:
-    return {f"file {path}" for path in glob.glob(os.path.join(tempfile.gettempdir(), "covey-*"))}
+    return {f"temporary file {name}" for name in os.listdir(tempfile.gettempdir())}
