@@ -42,6 +42,7 @@ def doctor(json: Json = False, db: Db = None) -> int:
             ["", "CHECK", "FOUND"],
             [(render.state(each.verdict), each.check, each.text) for each in findings],
             wide="FOUND",
+            fold=True,
         )
         for each in findings:
             if each.advice:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
 from .ending import end, exit_code_of
@@ -15,6 +16,7 @@ def main() -> NoReturn:
     """Runs the verb in sys.argv and ends the process with its exit code."""
     # Importing makes many objects and little garbage; `load` switches the collector on again.
     gc.disable()
+    _open_stdout()
     args = sys.argv[1:] or ["--help"]
     try:
         code = _run(args)
@@ -23,6 +25,16 @@ def main() -> NoReturn:
     except BaseException as error:
         code = exit_code_of(error, args)
     end(code if isinstance(code, int) else 0)
+
+
+def _open_stdout() -> None:
+    """Anything can be printed: what the terminal's encoding lacks is shown as an escape."""
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(args: list[str]) -> Any:

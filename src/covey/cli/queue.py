@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 Names = Annotated[list[str], typer.Argument(metavar="QUEUE...", help="Names of queues.", show_default=False)]
 For = Annotated[str | None, typer.Option("--for", metavar="TIME", help="Resume by itself after 90s, 2h, 1d.")]
-COLUMNS = ("pending", "processing", "scheduled", "failed", "completed", "dead")
 
 
 def list_queues(json: Json = False, db: Db = None) -> None:
@@ -33,12 +32,19 @@ def list_queues(json: Json = False, db: Db = None) -> None:
 
 
 def show_queues(found: Sequence[QueueView]) -> None:
-    """A table of queues is on stdout."""
+    """A table of queues is on stdout, with the states that occur."""
+    from ..core.model import STATES
     from . import render
 
+    states = [state for state in STATES if state == "pending" or any(view.counts.get(state) for view in found)]
+    paused = ["PAUSED"] if any(view.paused for view in found) else []
     render.table(
-        ["QUEUE", *(name.upper() for name in COLUMNS), "PAUSED"],
-        [(view.name, *(view.counts.get(state, 0) or "." for state in COLUMNS), _pause_of(view)) for view in found],
+        ["QUEUE", *(state.upper() for state in states), *paused],
+        [
+            (view.name, *(view.counts.get(state) or "." for state in states), *([_pause_of(view)] if paused else []))
+            for view in found
+        ],
+        wide="QUEUE",
     )
 
 

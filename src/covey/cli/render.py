@@ -66,25 +66,28 @@ def state(word: str) -> Text:
     return Text(word, style=COLOURS.get(word, ""))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, wide: str = "") -> None:
-    """The rows are on stdout; the column ``wide`` gives way when the window is narrow."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, wide: str = "", fold: bool = False) -> None:
+    """The rows are on stdout; the column ``wide`` gives way first when the window is narrow: cut, or folded."""
     cells = [[value if isinstance(value, Text) else cell(value) for value in row] for row in rows]
     widths = [max([len(name), *(row[place].cell_len for row in cells)]) for place, name in enumerate(columns)]
-    fixed = sum(width + GAP for name, width in zip(columns, widths, strict=True) if name != wide)
-    left = console().width - fixed
     shown = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    for name, width in zip(columns, widths, strict=True):
-        gives_way = name == wide or not wide or left < 8
-        shown.add_column(
-            name,
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=None if gives_way else width,
-            max_width=left if name == wide and left >= 8 else None,
-        )
+    for name, width in zip(columns, fit(widths, console().width, columns.index(wide) if wide else None), strict=True):
+        folds = fold and name == wide
+        shown.add_column(name, no_wrap=not folds, overflow="fold" if folds else "ellipsis", width=width)
     for row in cells:
         shown.add_row(*row)
     _print(shown)
+
+
+def fit(widths: Sequence[int], room: int, wide: int | None) -> list[int]:
+    """Widths that fit into ``room``: the wide column gives way first, then always the widest."""
+    room = max(room - GAP * (len(widths) - 1), len(widths))
+    fitted = [min(width, room) for width in widths]
+    if wide is not None:
+        fitted[wide] = max(min(fitted[wide], 12), fitted[wide] - max(0, sum(fitted) - room))
+    while sum(fitted) > room:
+        fitted[fitted.index(max(fitted))] -= 1
+    return [max(width, 1) for width in fitted]
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> None:

@@ -35,8 +35,10 @@ def from_object(text: str, *, settings: Mapping[str, Any], defaults: Mapping[str
     return _command_or_task(fields, options, settings)
 
 
-def from_lines(lines: Iterable[bytes], *, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[Spec]:
-    """A job per line: a command for the shell, or a JSON object. Blank lines and lines that begin with # are none."""
+def from_lines(
+    lines: Iterable[bytes], *, settings: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> Iterator[tuple[int, Spec]]:
+    """(line, job) for each line: a command for the shell, or a JSON object. Blank lines and # lines are none."""
     from ..engine.check import check_spec
 
     seen: dict[str, int] = {}
@@ -58,7 +60,7 @@ def from_lines(lines: Iterable[bytes], *, settings: Mapping[str, Any], defaults:
             raise InvalidInput(
                 f"line {number}: the key {spec.key!r} is on line {seen[spec.key]} too; nothing was queued"
             )
-        yield spec
+        yield number, spec
 
 
 def timeout(value: Any) -> float:

@@ -145,12 +145,12 @@ def from_words(
 def _from_file(engine: Engine, file: str, options: Mapping[str, Any]) -> list[Enqueued]:
     from .specs import from_lines
 
-    specs = list(from_lines(_lines(file), settings=engine.settings(), defaults=options))
+    numbered = list(from_lines(_lines(file), settings=engine.settings(), defaults=options))
     try:
-        return engine.enqueue(specs)
+        return engine.enqueue([spec for _, spec in numbered])
     except Duplicate as error:
-        taken = next((spec.key for spec in specs if f"{spec.key!r} is taken" in str(error)), None)
-        raise Duplicate(f"{file}: {error}; nothing was queued (key {taken!r})", error.job_id) from None
+        line = next((number for number, spec in numbered if f"{spec.key!r} is taken" in str(error)), "?")
+        raise Duplicate(f"line {line}: {error}; nothing was queued", error.job_id) from None
 
 
 def _lines(file: str) -> Iterable[bytes]:

@@ -1,0 +1,115 @@
+"""The real executable, on a queue of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LIMIT_S = 60.0
+
+
+class Answer:
+    def __init__(self, done: subprocess.CompletedProcess[bytes]) -> None:
+        self.code = done.returncode
+        self.out = done.stdout.decode("utf-8", "replace")
+        self.err = done.stderr.decode("utf-8", "replace")
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def ids(self) -> list[int]:
+        return [int(line) for line in self.out.split()]
+
+    def __repr__(self) -> str:
+        return f"exit {self.code}\nout: {self.out}\nerr: {self.err}"
+
+
+class CommandLine:
+    """`covey` in a directory of its own, with a queue of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.db = directory / "queue.db"
+        known = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG") if name in os.environ}
+        self.env = {**known, "HOME": str(directory), "COVEY_DB": str(self.db), "COVEY_DEBUG": "1"}
+        self._pools: list[subprocess.Popen[bytes]] = []
+
+    def __call__(self, *words: str | bytes, stdin: bytes = b"", env: dict[str, str | None] | None = None) -> Answer:
+        return Answer(
+            subprocess.run(
+                [sys.executable, "-m", "covey", *words],
+                input=stdin,
+                capture_output=True,
+                cwd=self.directory,
+                env=self.environment(env),
+                timeout=LIMIT_S,
+                check=False,
+            )
+        )
+
+    def environment(self, changes: dict[str, str | None] | None) -> dict[str, str]:
+        merged: dict[str, str | None] = {**self.env, **(changes or {})}
+        return {name: value for name, value in merged.items() if value is not None}
+
+    def popen(self, *words: str, **options: Any) -> subprocess.Popen[bytes]:
+        started = subprocess.Popen(
+            [sys.executable, "-m", "covey", *words],
+            cwd=self.directory,
+            env=self.environment(None),
+            stdin=subprocess.DEVNULL,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
+        )
+        self._pools.append(started)
+        return started
+
+    def pool(self, *words: str) -> subprocess.Popen[bytes]:
+        """A running pool that is registered."""
+        log = open(self.directory / "pool.log", "ab")  # noqa: SIM115
+        started = self.popen("worker", "start", *(words or ("--count", "2")), stdout=log, stderr=log)
+        log.close()
+        until(lambda: any(pool["pid"] == started.pid for pool in self("worker", "list", "--json").json))
+        return started
+
+    def count(self) -> int:
+        """How many jobs there are, 0 where there is no queue."""
+        return sum(self("status", "--json").json["counts"].values()) if self.db.exists() else 0
+
+    def state(self, ref: str | int) -> str:
+        return str(self("show", str(ref), "--json").json["state"])
+
+    def stop(self) -> None:
+        for process in self._pools:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self._pools:
+            try:
+                process.communicate(timeout=15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+
+
+def until(true: Callable[[], object], limit_s: float = 20.0) -> None:
+    """``true()`` has become true; the test fails if that takes too long."""
+    deadline = time.monotonic() + limit_s
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def covey(tmp_path: Path) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path)
+    yield line
+    line.stop()
