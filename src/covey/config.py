@@ -119,7 +119,9 @@ SETTINGS: dict[str, Setting] = {
             "workers that start at the same time",
             "COVEY_MAX_WORKER_STARTUP_CONCURRENCY",
         ),
-        Setting("keep_completed_seconds", 7 * 86400.0, number_or_never(0, 100 * YEAR), "then completed jobs are pruned"),
+        Setting(
+            "keep_completed_seconds", 7 * 86400.0, number_or_never(0, 100 * YEAR), "then completed jobs are pruned"
+        ),
         Setting("keep_cancelled_seconds", 86400.0, number_or_never(0, 100 * YEAR), "then cancelled jobs are pruned"),
         Setting("keep_dead_seconds", None, number_or_never(0, 100 * YEAR), "then dead letters are pruned"),
         Setting("keep_events_seconds", 30 * 86400.0, number_or_never(0, 100 * YEAR), "then events are pruned"),

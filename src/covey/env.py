@@ -36,7 +36,7 @@ def boot() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot: with the pid, its identity. None if there is no such process, or it is a zombie."""
+    """When a process started, in ticks since boot: with the pid, its identity. None if it is gone or a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             fields = stat.read().rpartition(b") ")[2].split()

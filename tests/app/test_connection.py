@@ -162,10 +162,6 @@ def test_settings_are_not_read_at_every_enqueue(path: Path) -> None:
     app.close()
 
 
-@pytest.mark.xfail(
-    reason="the store does not close an inherited connection at the fork, so SQLite takes no lock for the child",
-    strict=True,
-)
 def test_what_a_forked_child_enqueued_survives_its_parents_close(path: Path) -> None:
     app = Covey(path)
     add = app.task(functions.add)

@@ -6,9 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-State = Literal[
-    "scheduled", "blocked", "pending", "processing", "waiting", "failed", "completed", "dead", "cancelled"
-]
+State = Literal["scheduled", "blocked", "pending", "processing", "waiting", "failed", "completed", "dead", "cancelled"]
 Kind = Literal["command", "sync", "async"]
 
 STATES: tuple[State, ...] = (

@@ -7,7 +7,7 @@ from random import Random
 
 
 def backoff_s(attempt: int, *, base: float, cap_s: float, jitter: bool, rng: Random) -> float:
-    """Seconds to wait after the ``attempt``-th failed run: ``min(base ** attempt, cap)``, spread over (0, that] with jitter."""
+    """Seconds to wait after failed run number ``attempt``: ``min(base ** attempt, cap)``; jitter: in (0, that]."""
     # In logarithms, because base ** attempt leaves the floats behind long before attempt 100,000.
     if base <= 1:
         delay = min(base, cap_s)

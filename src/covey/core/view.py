@@ -115,7 +115,7 @@ class Edit(Struct, kw_only=True, frozen=True):
 
     priority: int | UnsetType = UNSET
     queue: str | UnsetType = UNSET
-    run_at: int | None | UnsetType = UNSET  # None = now
+    run_at: int | UnsetType | None = UNSET  # None = now
     max_attempts: int | UnsetType = UNSET
 
 

@@ -15,7 +15,7 @@ PERIOD = 30 * SECOND
 
 
 def reap(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Random) -> int:
-    """Everything that a lost pool held is pending again (or released), without cost to the jobs. 0 if it lives after all."""
+    """Everything that a lost pool held is pending again or released, at no cost. 0 if it lives after all."""
     reaped = 0
     while True:
         with store.transaction():

@@ -39,7 +39,7 @@ class Views:
         return found[0]
 
     def jobs(self, wanted: Filter) -> Page:
-        """One page, newest first. Keyset paging: a job is neither missed nor shown twice, whatever happens meanwhile."""
+        """One page, newest first. Keyset paging: no job is missed or shown twice, whatever happens meanwhile."""
         if not 1 <= wanted.limit <= 10_000:
             raise InvalidInput(f"limit {wanted.limit}: from 1 to 10,000")
         where, params = _conditions(wanted)
@@ -52,7 +52,7 @@ class Views:
         return [_attempt(row) for row in self.store.ask("attempts_of", id=self._id(ref))]
 
     def wait_for(self, ids: Sequence[int], timeout_s: float | None, *, any_of: bool = False) -> bool:
-        """True when all (or any) have ended; a job that was pruned has. Polls once a second, the bell makes it sooner."""
+        """True when all (or any) have ended; a pruned job has. Looks once a second, and whenever the bell rings."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         open_ids = list(dict.fromkeys(ids))
         try:

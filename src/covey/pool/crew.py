@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -64,10 +65,10 @@ class Crew:
         member = Member(f"{kind}-{number}", kind, self.concurrency if kind == "async" else 1)
         self.members[member.name] = member
         self.by_kind.setdefault(kind, []).append(member)
-        try:
+        with contextlib.suppress(
+            OSError
+        ):  # the zygote is gone: its end is noticed, and who it was to bear is wanted anew
             nursery.fork(member.name, kind, member.places, member.descriptors())
-        except OSError:
-            pass  # the zygote is gone; its end is noticed and everybody it was to bear is wanted again
         member.sent()
         joined(member)
 

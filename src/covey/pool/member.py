@@ -81,7 +81,7 @@ class Member:
         return True
 
     def take_back(self) -> list[Claim]:
-        """Jobs that were waiting in its socket. Whoever receives a message has the job: us or the worker, never both."""
+        """Jobs that were waiting in its socket. Whoever receives a message has the job: never both of us."""
         claims = []
         with contextlib.suppress(BlockingIOError):
             while (dispatch := wire.receive_job(self.far, socket.MSG_DONTWAIT)) is not None:

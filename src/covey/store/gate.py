@@ -48,7 +48,7 @@ class Gate:
         if not self._threads.acquire(timeout=timeout_s):
             raise Busy(f"another thread of this process has held the write lock for {timeout_s:g} s", os.getpid())
         try:
-            # An abandoned wait may still come true in its thread; the lock is the process's, so only that thread may take it.
+            # An abandoned wait may still come true in its thread, and the lock is the process's: leave it to that one.
             if (self._waiter and self._waiter.busy()) or not self._try():
                 self._wait(deadline, timeout_s)
         except BaseException:

@@ -43,7 +43,7 @@ def check(found: int, wanted: int, url: str) -> None:
 
 
 def migrate(db: Dialect, *, database_id: str, now: int) -> list[int]:
-    """The schema is the newest; the numbers that were applied. Of two processes one applies, the other finds it done."""
+    """The schema is the newest; the numbers that were applied. Of two processes one applies, one finds it done."""
     todo = steps(db.name)
     applied = []
     if (found := current(db)) > max(todo):

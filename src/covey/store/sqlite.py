@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -37,6 +38,36 @@ def version_problem(version: str) -> tuple[str, str] | None:
         if number[:2] == first[:2] and number >= first:
             return None
     return "bad", f"SQLite {version} can corrupt a database in WAL mode; upgrade apsw to 3.53 or newer"
+
+
+# SQLite keeps its locks on a file per process, and believes after a fork that the child holds what the parent holds. A
+# child that opens the file beside the inherited connection takes no lock of its own, and loses acknowledged commits
+# when the parent closes. So nobody is inside SQLite while this process forks, and the child closes what it inherited
+# before it can open anything; its parent's locks stay, because they are the parent's.
+_open: weakref.WeakSet[Sqlite] = weakref.WeakSet()
+_held_for_fork: list[Sqlite] = []
+
+
+def _before_fork() -> None:
+    for each in list(_open):
+        each._lock.acquire()
+        _held_for_fork.append(each)
+
+
+def _after_fork_in_parent() -> None:
+    while _held_for_fork:
+        _held_for_fork.pop()._lock.release()
+
+
+def _after_fork_in_child() -> None:
+    while _held_for_fork:
+        each = _held_for_fork.pop()
+        each._lock.release()
+        with contextlib.suppress(apsw.Error):
+            each._db.close()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 class Sqlite:
@@ -127,7 +158,8 @@ class Sqlite:
 
     def take_ids(self, table: str, count: int) -> range:
         found = self._db.execute("select seq from sqlite_sequence where name = ?", (table,)).fetchall()
-        first = (int(found[0][0]) if found else 0) + 1
+        last: Any = found[0][0] if found else 0
+        first = last + 1
         return range(first, first + count)
 
     def ring(self, who: str, names: Sequence[str] = ()) -> None:
@@ -149,7 +181,8 @@ class Sqlite:
         """What SQLite's own check and the foreign keys say; empty when all is well."""
         found = [row[0] for row in self._db.execute("pragma integrity_check")]
         broken = list(self._db.execute("pragma foreign_key_check"))
-        return [text for text in found if text != "ok"] + [f"row {row[1]} of {row[0]} has no {row[2]}" for row in broken]
+        dangling = [f"row {row[1]} of {row[0]} has no {row[2]}" for row in broken]
+        return [str(text) for text in found if text != "ok"] + dangling
 
     def backup(self, target: str) -> Iterator[tuple[int, int]]:
         """Copies the live database through SQLite; yields (pages left, pages in all). Opens nothing by hand."""
@@ -193,6 +226,7 @@ class Sqlite:
         self._gate, self._bell = gate, bell
         self._lock = threading.RLock()
         self._pid = os.getpid()
+        _open.add(self)
 
     @staticmethod
     def _refuse_bad_library() -> None:
@@ -236,7 +270,7 @@ class Sqlite:
         except apsw.NotADBError:
             raise StoreError(f"{self.path} is not a SQLite database; name another file with --db") from None
         except (apsw.ReadOnlyError, PermissionError):
-            raise StoreError(f"{self.path} cannot be written by this user; check its owner and its directory's") from None
+            raise StoreError(f"{self.path} cannot be written by this user; check who owns it") from None
         except apsw.CantOpenError:
             raise StoreError(f"{self.path} cannot be opened; check that the directory exists and is writable") from None
         except apsw.BusyError:
