@@ -1,0 +1,280 @@
+"""The tasks that these tests run: well-behaved ones, and every bad habit that has been seen."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import resource
+import subprocess
+import sys
+import time
+from typing import Any
+
+from covey import Abort, Context, Covey, Retry, Snooze
+
+app = Covey()
+
+
+def leave_trace(text: object, name: str = "traces") -> None:
+    """One line in a file of the pool's directory; a single write with O_APPEND is never torn."""
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(fd, f"{text}\n".encode())
+    os.close(fd)
+
+
+def wait_for(name: str, seconds: float = 30.0) -> None:
+    """Returns when somebody has made the file."""
+    deadline = time.monotonic() + seconds
+    while not os.path.exists(name) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+# ── well-behaved ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@app.task
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.task
+def echo(value: Any) -> Any:
+    return value
+
+
+@app.task
+def trace(text: Any) -> None:
+    leave_trace(text)
+
+
+@app.task
+def speak(text: str) -> None:
+    print(text)
+    print(text.upper(), file=sys.stderr)
+    os.write(1, b"raw\n")
+    subprocess.run(["echo", "child"], check=True)
+
+
+@app.task
+async def aspeak(text: str) -> str:
+    print(text)
+    await asyncio.sleep(0.01)
+    print(text.upper(), file=sys.stderr)
+    return text
+
+
+@app.task
+def about(ctx: Context, more: str = "") -> dict[str, Any]:
+    ctx.info(step="looked")
+    return {"id": ctx.job_id, "attempt": ctx.attempt, "max": ctx.max_attempts, "task": ctx.task, "queue": ctx.queue}
+
+
+@app.task
+async def aabout(ctx: Context) -> dict[str, Any]:
+    return {"id": ctx.job_id, "attempt": ctx.attempt, "remaining": ctx.remaining() is not None}
+
+
+@app.task
+async def meet(name: str, others: int) -> float:
+    """Returns once that many others are here: they must all run at the same time."""
+    leave_trace("here", name)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with open(name) as file:
+            if len(file.readlines()) >= others:
+                return time.monotonic()
+        await asyncio.sleep(0.01)
+    raise TimeoutError("the others did not come")
+
+
+@app.task
+def rest(seconds: float) -> int:
+    leave_trace(os.getpid())
+    time.sleep(seconds)
+    return os.getpid()
+
+
+@app.task
+async def arest(seconds: float) -> None:
+    leave_trace(os.getpid())
+    await asyncio.sleep(seconds)
+
+
+@app.task
+def hold(name: str, number: int) -> None:
+    """Runs until the file exists; leaves its number and its pid."""
+    leave_trace(f"{number} {os.getpid()}")
+    wait_for(name)
+
+
+@app.task
+def waits_as_a_child(text: str) -> None:
+    """A Python task with a family of its own."""
+    child = subprocess.Popen(["sh", "-c", "sleep 1000 & sleep 1000"], start_new_session=True)
+    leave_trace(child.pid, text)
+    time.sleep(1000)
+
+
+# ── steering ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@app.task
+def fail(text: str = "boom") -> None:
+    leave_trace(time.monotonic())
+    raise ValueError(text)
+
+
+@app.task
+async def afail(text: str = "boom") -> None:
+    raise ValueError(text)
+
+
+@app.task
+def snooze_once(seconds: float) -> int:
+    leave_trace(time.monotonic(), "snoozes")
+    with open("snoozes") as file:
+        times = len(file.readlines())
+    if times == 1:
+        raise Snooze(seconds)
+    return times
+
+
+@app.task
+def retry_soon(ctx: Context, after: float) -> int:
+    leave_trace(time.monotonic(), "retries")
+    if ctx.attempt < 3:
+        raise Retry("not yet", after=after)
+    return ctx.attempt
+
+
+@app.task
+def abort(text: str) -> None:
+    raise Abort(text)
+
+
+@app.task
+def exits(code: int) -> None:
+    sys.exit(code)
+
+
+# ── what cannot be stored ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Silent(Exception):
+    """An exception that cannot be shown, copied or pickled."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError("no pickle")
+
+
+ODD: dict[str, Any] = {
+    "nul": "a\x00b",
+    "surrogate": "a\ud800b",
+    "nan": float("nan"),
+    "object": object(),
+    "set": {1, 2},
+    "keys": {1: 2},
+    "big": "x" * (1 << 21),
+    "emoji": "🐦",
+    "mebi": "x" * (1 << 20),
+}
+
+
+@app.task
+def odd_result(name: str) -> Any:
+    if name == "deep":
+        nested: list[Any] = []
+        for _ in range(100_000):
+            nested = [nested]
+        return nested
+    return ODD[name]
+
+
+@app.task
+async def aodd_result(name: str) -> Any:
+    return ODD[name]
+
+
+@app.task
+def odd_error(name: str) -> None:
+    if name == "silent":
+        raise Silent
+    raise ValueError(ODD[name])
+
+
+@app.task
+async def aodd_error(name: str) -> None:
+    raise ValueError(ODD[name])
+
+
+@app.task
+def odd_output(name: str) -> None:
+    sys.stdout.buffer.write({"nul": b"a\x00b", "surrogate": b"\xed\xa0\x80", "utf8": b"\xff\xfe"}[name])
+
+
+# ── poison ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@app.task
+def dies(how: str) -> None:
+    leave_trace(how, "starts")
+    if how == "exit":
+        os._exit(1)
+    if how == "segv":
+        ctypes.string_at(0)
+    if how == "memory":
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 26, 1 << 26))
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype = ctypes.c_void_p
+        while libc.malloc(ctypes.c_size_t(1 << 20)):
+            pass
+        libc.abort()
+    os.kill(os.getpid(), 9)
+
+
+@app.task
+async def adies(how: str) -> None:
+    leave_trace(how, "starts")
+    os._exit(1)
+
+
+# ── deaf ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@app.task
+def hold_the_gil(seconds: float) -> float:
+    """Nothing else of this process runs meanwhile: usleep is called with the interpreter locked."""
+    leave_trace("locked")
+    began = time.monotonic()
+    deaf = ctypes.PyDLL(None)
+    while (left := began + seconds - time.monotonic()) > 0:
+        deaf.usleep(int(min(left, 0.9) * 1e6))
+    return seconds
+
+
+@app.task
+def swallows_stop(seconds: float) -> str:
+    """Catches what it should let pass."""
+    leave_trace(os.getpid(), "swallows")
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            time.sleep(deadline - time.monotonic())
+        except BaseException:
+            leave_trace("swallowed", "swallowed")
+    return "done"
+
+
+@app.task
+async def asleeps_deaf(seconds: float) -> None:
+    leave_trace(os.getpid(), "swallows")
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            await asyncio.sleep(deadline - time.monotonic())
+        except asyncio.CancelledError:
+            leave_trace("swallowed", "swallowed")
