@@ -49,6 +49,18 @@ def trace(text: Any) -> None:
 
 
 @app.task
+def trace_in(name: str, text: Any) -> None:
+    leave_trace(text, name)
+
+
+@app.task
+def print_and_wait(name: str) -> None:
+    print("waiting", flush=True)
+    wait_for(name, 0.1 if name == "none" else 30.0)
+    print("done")
+
+
+@app.task
 def speak(text: str) -> None:
     print(text)
     print(text.upper(), file=sys.stderr)
@@ -120,8 +132,8 @@ def waits_as_a_child(text: str) -> None:
 
 
 @app.task
-def fail(text: str = "boom") -> None:
-    leave_trace(time.monotonic())
+def fail(text: str = "boom", name: str = "failures") -> None:
+    leave_trace(time.monotonic(), name)
     raise ValueError(text)
 
 

@@ -275,7 +275,7 @@ class Yard:
             if pool.process.poll() is None:
                 pool.send(signal.SIGCONT)
                 pool.send(signal.SIGTERM)
-                pool.send(signal.SIGTERM)
+                pool.send(signal.SIGINT)  # a second signal is "now"; two of the same kind might melt into one
         for pool in self.pools:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 pool.process.wait(15)

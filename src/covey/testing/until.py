@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def until(predicate: Callable[[], T], timeout_s: float, what: str = "") -> T:
+def until(predicate: Callable[[], T | None], timeout_s: float, what: str = "") -> T:
     """The predicate's first true value; AssertionError when none came in time."""
     deadline = time.monotonic() + timeout_s
     pause_s = 0.0005

@@ -1,0 +1,169 @@
+"""Python tasks as a pool runs them: sync ones one at a time, async ones many at a time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from covey.testing import until
+from covey.testing.pools import Watch, Yard
+
+BOTH = pytest.mark.parametrize(("prefix", "kind"), [("", "sync"), ("a", "async")])
+
+
+def test_results_come_back_as_they_were(busy: Yard) -> None:
+    value = {"text": "grüße 🐦", "list": [1, 2.5, None, True], "nested": {"deep": {"er": ""}}}
+    ids = [busy.call("echo", value), busy.call("add", 20, 22)]
+    assert [job.result for job in busy.completes(*ids)] == [value, 42]
+
+
+def test_many_async_tasks_run_at_the_same_time_in_one_worker(yard: Yard) -> None:
+    yard.pool(count=1)
+    ids = yard.calls("meet", [["crowd", 40]] * 40, kind="async")
+    jobs = yard.completes(*ids)
+    assert {job.attempts for job in jobs} == {1}
+    assert len({job.worker for job in jobs}) == 1
+
+
+def test_more_async_tasks_than_places_wait_for_a_place(yard: Yard) -> None:
+    yard.engine.set_setting("max_concurrency", "5")
+    yard.pool(count=1)
+    ids = yard.calls("meet", [["five", 5]] * 5 + [["ten", 5]] * 5 + [["more", 5]] * 5, kind="async")
+    yard.completes(*ids)
+
+
+def test_a_context_is_injected(busy: Yard) -> None:
+    one, other = busy.call("about"), busy.call("aabout", kind="async", timeout_s=60.0)
+    first, second = busy.completes(one, other)
+    assert first.result == {"id": one, "attempt": 1, "max": 3, "task": "zoo.about", "queue": "default"}
+    assert first.info == {"step": "looked"}
+    assert second.result == {"id": other, "attempt": 1, "remaining": True}
+
+
+def test_everything_a_sync_task_or_its_child_writes_is_captured(busy: Yard) -> None:
+    (job,) = busy.completes(busy.call("speak", "hello"))
+    attempt = busy.attempt(job.id)
+    assert sorted(attempt.stdout.splitlines()) == ["child", "hello", "raw"]
+    assert attempt.stderr == "HELLO\n"
+
+
+def test_async_tasks_that_run_together_keep_their_output_apart(busy: Yard) -> None:
+    words = [f"word-{n}" for n in range(20)]
+    ids = busy.calls("aspeak", [[word] for word in words], kind="async")
+    jobs = busy.completes(*ids)
+    assert [job.result for job in jobs] == words
+    for job, word in zip(jobs, words, strict=True):
+        attempt = busy.attempt(job.id)
+        assert (attempt.stdout, attempt.stderr) == (f"{word}\n", f"{word.upper()}\n")
+
+
+@BOTH
+def test_an_exception_is_a_failure_with_its_text_and_traceback(busy: Yard, prefix: str, kind: str) -> None:
+    (job,) = busy.ends(busy.call(f"{prefix}fail", "so sad", kind=kind, max_attempts=1))  # type: ignore[arg-type]
+    assert (job.state, job.error) == ("dead", "ValueError: so sad")
+    assert "in " + prefix + "fail" in (busy.attempt(job.id).detail or "")
+
+
+def test_a_failure_is_retried_after_its_back_off(busy: Yard) -> None:
+    id = busy.call("fail", "boom", "late", max_attempts=3, backoff_base=1.0, backoff_cap_s=0.2)
+    (job,) = busy.ends(id)
+    times = [float(line) for line in busy.traces("late")]
+    assert (job.state, job.attempts, len(times)) == ("dead", 3, 3)
+    assert all(later - earlier >= 0.19 for earlier, later in pairwise(times))
+    assert [attempt.number for attempt in busy.engine.history(id)] == [1, 2, 3]
+
+
+def test_snooze_costs_no_attempt(busy: Yard) -> None:
+    (job,) = busy.completes(busy.call("snooze_once", 0.3))
+    first, second = map(float, busy.traces("snoozes"))
+    assert (job.attempts, job.result) == (1, 2)
+    assert 0.29 <= second - first < 2
+
+
+def test_retry_says_when(busy: Yard) -> None:
+    (job,) = busy.completes(busy.call("retry_soon", 0.1))
+    assert (job.attempts, job.result) == (3, 3)
+    times = [float(line) for line in busy.traces("retries")]
+    assert all(0.09 <= later - earlier < 1.9 for earlier, later in pairwise(times))
+    assert [attempt.error for attempt in busy.engine.history(job.id)] == ["not yet", "not yet"]
+
+
+def test_abort_buries_at_once(busy: Yard) -> None:
+    (job,) = busy.ends(busy.call("abort", "no point"))
+    assert (job.state, job.attempts, job.error) == ("dead", 1, "no point")
+
+
+def test_sys_exit_in_a_task_fails_the_job_and_not_the_worker(busy: Yard) -> None:
+    (job,) = busy.ends(busy.call("exits", 0, max_attempts=1))
+    assert (job.state, job.error) == ("dead", "the task called sys.exit(0)")
+
+
+@BOTH
+def test_an_unknown_task_is_dead_and_says_what_there_is(busy: Yard, prefix: str, kind: str) -> None:
+    (job,) = busy.ends(busy.call("zoo.dodo", kind=kind))  # type: ignore[arg-type]
+    assert (job.state, job.attempts) == ("dead", 1)
+    assert job.error
+    assert job.error.startswith("unknown task 'zoo.dodo'; this worker's app has zoo.aabout, ")
+
+
+@pytest.mark.parametrize("name", ["object", "set", "keys", "big", "deep", "nan", "surrogate"])
+def test_a18_a_result_that_cannot_be_stored_ends_dead_with_a_reason(busy: Yard, name: str) -> None:
+    (job,) = busy.ends(busy.call("odd_result", name))
+    assert (job.state, job.attempts, job.result) == ("dead", 1, None)
+    assert (job.error or "").startswith("the result")
+
+
+@pytest.mark.parametrize("name", ["nul", "emoji"])
+def test_a17_an_odd_but_storable_result_comes_back(busy: Yard, name: str) -> None:
+    (job,) = busy.completes(busy.call("odd_result", name))
+    assert job.result == {"nul": "a\x00b", "emoji": "🐦"}[name]
+
+
+@pytest.mark.parametrize("name", ["nan", "surrogate", "object"])
+def test_a17_the_same_holds_for_async_tasks(busy: Yard, name: str) -> None:
+    ids = busy.call("aodd_result", name, kind="async"), busy.call("aodd_error", name, kind="async", max_attempts=1)
+    assert [job.state for job in busy.ends(*ids)] == ["dead", "dead"]
+
+
+@pytest.mark.parametrize("name", ["nul", "surrogate", "nan", "object", "emoji", "mebi", "silent"])
+def test_a17_an_error_with_any_text_ends_terminal(busy: Yard, name: str) -> None:
+    (job,) = busy.ends(busy.call("odd_error", name, max_attempts=1))
+    assert job.state == "dead"
+    assert job.error
+    assert "\x00" not in job.error
+    assert busy.run("show", str(job.id), "--json").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["nul", "surrogate", "utf8"])
+def test_a17_output_that_is_no_text_ends_terminal(busy: Yard, name: str) -> None:
+    (job,) = busy.completes(busy.call("odd_output", name))
+    assert "\ufffd" in busy.attempt(job.id).stdout
+
+
+def test_output_of_a_sync_task_can_be_followed_once_it_is_known_to_take_long(busy: Yard) -> None:
+    """Tiny jobs are not worth a file: the pool learns by the first long run of a task."""
+    busy.completes(busy.call("print_and_wait", "none"))
+    id = busy.call("print_and_wait", "go")
+    live = Path(f"{busy.db}-covey/live/{id}.{busy.runs(id).fence}.out")
+    until(lambda: live.exists() and live.read_text() == "waiting\n", 5, "live output")
+    (busy.home / "go").touch()
+    busy.completes(id)
+    assert busy.attempt(id).stdout == "waiting\ndone\n"
+    until(lambda: not live.exists(), 2, "the live file is gone")
+
+
+def test_a_thousand_small_tasks_complete_once_each(busy: Yard) -> None:
+    ids = busy.calls("trace_in", [["thousand", n] for n in range(1000)])
+    jobs = busy.completes(*ids, within_s=30)
+    assert {job.attempts for job in jobs} == {1}
+    assert sorted(map(int, busy.traces("thousand"))) == list(range(1000))
+
+
+def test_jobs_of_three_kinds_share_a_pool(busy: Yard) -> None:
+    watch = Watch()
+    ids = [*busy.shells(["true"] * 10), *busy.calls("add", [[1, 2]] * 10)]
+    ids += busy.calls("aspeak", [["x"]] * 10, kind="async")
+    busy.completes(*ids)
+    assert watch.s < 10
