@@ -68,6 +68,7 @@ class CommandLine:
             cwd=self.directory,
             env=self.environment(None),
             stdin=subprocess.DEVNULL,
+            bufsize=0,  # so that a readline takes no more than its line
             **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
         )
         self._pools.append(started)
@@ -78,8 +79,13 @@ class CommandLine:
         log = open(self.directory / "pool.log", "ab")  # noqa: SIM115
         started = self.popen("worker", "start", *(words or ("--count", "2")), stdout=log, stderr=log)
         log.close()
-        until(lambda: any(pool["pid"] == started.pid for pool in self("worker", "list", "--json").json))
+        until(lambda: started.pid in self.pids())
         return started
+
+    def pids(self) -> list[int]:
+        """The pids of the pools that are registered."""
+        answer = self("worker", "list", "--json")
+        return [pool["pid"] for pool in answer.json] if answer.code == 0 else []
 
     def count(self) -> int:
         """How many jobs there are, 0 where there is no queue."""

@@ -53,8 +53,13 @@ def migrate(json: Json = False, db: Db = None) -> None:
 
 def check(json: Json = False, db: Db = None) -> int:
     """Check the database for damage: SQLite's own check and all references. Exits 1 if something is wrong."""
+    import apsw
+
     engine = open_queue(db)
-    problems = _sqlite(engine).problems()
+    try:
+        problems = _sqlite(engine).problems()
+    except apsw.Error as error:  # damage so bad that the check itself stumbles over it
+        problems = [str(error)]
     engine.close()
     if json:
         as_json({"database": database(db), "problems": problems})

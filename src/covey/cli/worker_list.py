@@ -46,9 +46,11 @@ def _show(pools: list[PoolView]) -> None:
             ]
         )
         if pool.workers:
-            render.table(
-                ["WORKER", "STATE", "KIND", "PID", "JOB", "SINCE", "DONE", "FAILED", "ERROR"], _rows(pool), wide="ERROR"
-            )
+            columns = ["WORKER", "STATE", "KIND", "PID", "JOB", "SINCE", "DONE", "FAILED"]
+            if any(worker.error for worker in pool.workers):
+                columns.append("ERROR")
+            rows = [row[: len(columns)] for row in _rows(pool)]
+            render.table(columns, rows, wide="ERROR" if "ERROR" in columns else "WORKER")
 
 
 def _rows(pool: PoolView) -> Iterable[tuple[object, ...]]:

@@ -1,0 +1,256 @@
+"""What can be looked at: tables for people, one JSON document for programs, nothing that steers a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from covey.cli.output import safe
+from covey.cli.render import fit
+from covey.cli.times import moment, seconds, span
+from covey.cli.verbs import GROUPS, VERBS
+from covey.core.view import JobView
+from covey.errors import InvalidInput
+
+from .conftest import CommandLine
+
+READING = [
+    ["list"],
+    ["status"],
+    ["queue", "list"],
+    ["worker", "list"],
+    ["dlq", "list"],
+    ["config", "list"],
+    ["config", "get", "max-retries"],
+    ["doctor"],
+    ["db", "check"],
+]
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_every_reading_command_prints_one_json_document(covey: CommandLine, words: list[str]) -> None:
+    covey("config", "set", "max_attempts", "3")
+    empty = covey(*words, "--json")
+    assert empty.code == 0
+    if words in (["list"], ["queue", "list"], ["worker", "list"], ["dlq", "list"]):
+        assert empty.json == []
+    covey("enqueue", "true")
+    assert covey(*words, "--json").json or words in (["worker", "list"], ["dlq", "list"])
+    assert covey(*words).code == 0
+
+
+def test_jobs_have_the_shape_of_a_job_view(covey: CommandLine) -> None:
+    covey("enqueue", "true")
+    fields = list(JobView.__struct_fields__)
+    assert list(covey("list", "--json").json[0]) == fields
+    assert list(covey("show", "1", "--json").json) == [*fields, "history"]
+    assert covey("why", "1", "--json").json["state"] == "pending"
+    assert covey("logs", "1", "--json").json == []
+
+
+def test_list_filters_and_pages(covey: CommandLine) -> None:
+    covey("enqueue", "-", stdin=b"a\nb\nc\n")
+    covey("enqueue", "d", "--queue", "q", "--delay", "1h")
+    assert [job["id"] for job in covey("list", "--state", "pending", "--json").json] == [3, 2, 1]
+    assert [job["id"] for job in covey("list", "-s", "pending,scheduled", "--json").json] == [4, 3, 2, 1]
+    assert [job["id"] for job in covey("list", "--queue", "q", "--json").json] == [4]
+    page = covey("list", "--limit", "2", "--json")
+    assert [job["id"] for job in page.json] == [4, 3]
+    assert "--before 3" in page.err
+    assert [job["id"] for job in covey("list", "--before", "3", "--json").json] == [2, 1]
+    assert covey("list", "--state", "asleep").code == 2
+    assert covey("list", "--limit", "0").code == 2
+
+
+def test_why_says_what_to_do(covey: CommandLine) -> None:
+    covey("enqueue", "true")
+    assert "no worker serves" in covey("why", "1").out
+    covey("queue", "pause", "default", "--for", "1h")
+    assert "paused until" in covey("why", "1").out
+
+
+@pytest.mark.parametrize("columns", ["60", "20", "1"])
+def test_odd_content_breaks_no_table(covey: CommandLine, columns: str) -> None:
+    covey("enqueue", '{"id": "[bold]k[/nope]", "command": "\\u001b[2J[red]x\\n\\u202e日本語\\r\\u0007 :smile:"}')
+    for words in (["list"], ["show", "1"], ["status"], ["why", "1"], ["config", "list"], ["doctor"], ["queue", "list"]):
+        done = covey(*words, env={"COLUMNS": columns})
+        assert done.code == 0, (words, done)
+        assert not {char for char in done.out if ord(char) < 32 and char != "\n"} | ({"\u202e"} & set(done.out))
+
+
+def test_markup_is_shown_as_it_was_written(covey: CommandLine) -> None:
+    covey("enqueue", "echo '[red]x[/red] :smile:'")
+    for words in (["list"], ["show", "1"]):
+        assert "[red]x[/red] :smile:" in covey(*words).out
+
+
+def test_an_ascii_terminal_gets_escapes(covey: CommandLine) -> None:
+    covey("enqueue", "echo ü")
+    done = covey("list", env={"PYTHONIOENCODING": "ascii"})
+    assert done.code == 0
+    assert "\\xfc" in done.out
+
+
+def test_a_terminal_gets_colours_and_a_pipe_does_not(covey: CommandLine) -> None:
+    covey("enqueue", "true")
+    master, slave = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-m", "covey", "list"],
+        env={**covey.environment(None), "TERM": "xterm", "COLUMNS": "60"},
+        stdout=slave,
+        stderr=slave,
+        check=True,
+    )
+    os.close(slave)
+    assert b"\x1b[34mpending" in os.read(master, 10_000)
+    os.close(master)
+    assert "\x1b" not in covey("list").out
+
+
+def test_a_reader_that_leaves_early_is_no_error(covey: CommandLine) -> None:
+    covey("enqueue", "-", stdin=b"echo a long line of some length\n" * 3000)
+    reading = covey.popen("list", "--limit", "3000", "--json")
+    assert reading.stdout
+    assert reading.stderr
+    reading.stdout.read(10)
+    reading.stdout.close()
+    assert reading.stderr.read().decode().startswith("Traceback") is False
+    assert reading.wait(20) in (0, 1)
+
+
+def test_a_full_disk_behind_a_redirect_is_said(covey: CommandLine) -> None:
+    covey("enqueue", "true")
+    with open("/dev/full", "wb") as full:
+        writing = covey.popen("list", stdout=full)
+        _, err = writing.communicate(timeout=20)
+    assert writing.returncode == 1
+    assert err.decode().startswith("error: ")
+    assert b"Traceback" not in err
+
+
+def test_help_knows_every_verb(covey: CommandLine) -> None:
+    top = covey("--help")
+    assert top.code == 0
+    assert all(name in top.out for name in VERBS)
+    for group, verbs in GROUPS.items():
+        shown = covey(group, "--help")
+        assert shown.code == 0
+        assert all(name in shown.out for name in verbs)
+    assert covey().out == top.out
+    assert covey("--version").out.startswith("covey ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[name] for name in VERBS if name not in GROUPS] + [[g, v] for g in GROUPS for v in GROUPS[g]],
+    ids=" ".join,
+)
+def test_every_verb_has_help_and_refuses_unknown_options(covey: CommandLine, words: list[str]) -> None:
+    shown = covey(*words, "--help")
+    assert shown.code == 0
+    assert "Usage: covey " + " ".join(words) in shown.out
+    refused = covey(*words, "--no-such-option")
+    assert (refused.code, refused.out) == (2, "")
+    assert len(refused.err.splitlines()) == 1
+    assert not covey.db.exists()
+
+
+def test_unknown_verbs_are_one_line_with_a_suggestion(covey: CommandLine) -> None:
+    done = covey("enqueu", "true")
+    assert (done.code, done.out) == (2, "")
+    assert "'enqueue'" in done.err
+    assert covey("worker").code == 2
+    assert covey("worker", "dance").code == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [("covey en", "enqueue"), ("covey worker st", "start"), ("covey list --st", "--state"), ("covey db ba", "backup")],
+)
+def test_the_shell_completes_verbs_and_options(covey: CommandLine, typed: str, found: str) -> None:
+    words = typed.split()
+    env: dict[str, str | None] = {
+        "_COVEY_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    assert found in covey(env=env).out.split()
+
+
+def test_completion_can_be_shown(covey: CommandLine) -> None:
+    script = covey(
+        "--show-completion", env={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": None, "SHELL": "/bin/bash"}
+    )
+    assert "Traceback" not in script.err
+
+
+def test_enqueue_loads_neither_typer_nor_rich(covey: CommandLine) -> None:
+    code = (
+        "import sys; sys.argv = ['covey', 'enqueue', 'true']\n"
+        "import os; import covey.cli.main as m, covey.cli.ending as e\n"
+        "def end(code): print(code, sorted({'typer', 'rich', 'asyncio', 'subprocess'} & set(sys.modules)))\n"
+        "m.end = end; m.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=covey.environment(None), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1\n0 []\n"
+
+
+# ── small parts ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("90", 90),
+        ("90s", 90),
+        ("1.5h", 5400),
+        ("2h", 7200),
+        ("1d", 86400),
+        ("1h30m", 5400),
+        ("250ms", 0.25),
+        ("1w", 604800),
+    ],
+)
+def test_durations(text: str, value: float) -> None:
+    assert seconds(text, "x") == value
+
+
+@pytest.mark.parametrize("text", ["", "s", "h2", "2 hours", "-5s", "1e3", "٣s", "inf", "nan", "1h 2x"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        seconds(text, "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1970-01-01T00:00:01Z", 1_000_000),
+        ("1970-01-01T01:00:00.000001+01:00", 1),
+        ("1970-01-01 00:00:00-00:30", 1_800_000_000),
+    ],
+)
+def test_moments(text: str, value: int) -> None:
+    assert moment(text, "x") == value
+
+
+def test_spans() -> None:
+    assert [span(s) for s in (0.25, 9.99, 59, 61, 3600, 3661, 86400, 900000)] == [
+        *("0.2s", "10.0s", "59s", "1m 1s", "1h", "1h 1m", "1d", "10d"),
+    ]
+
+
+def test_tables_fit() -> None:
+    assert fit([2, 9, 50], 200, 2) == [2, 9, 50]
+    assert fit([2, 9, 50], 40, 2) == [2, 9, 25]
+    assert sum(fit([20, 30, 1_000_000], 40, 2)) + 4 <= 40
+    assert fit([5, 5], 1, None) == [1, 1]
+
+
+def test_nothing_steers_the_terminal() -> None:
+    assert safe("a\x1b[31mb\x9b\x00\x7f\r\t\n\u202e\ud800ü日") == "a\\x1b[31mb\\x9b\\x00\\x7f\\x0d\t\n\\u202e\\ud800ü日"
