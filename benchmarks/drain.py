@@ -1,0 +1,126 @@
+"""Drain: how fast one pool with two workers empties a queue of no-op Python tasks, every commit on disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import ground, peers, raw
+from .report import Figure, Remark
+from .timing import alternate, median, ratio_of_pairs
+
+NAME = "drain"
+
+
+def run(quick: bool) -> Iterator[Figure | Remark]:
+    jobs, rounds = (10_000, 3) if quick else (30_000, 5)
+    seen: list[float] = []
+
+    def ours() -> float:
+        with ground.scratch() as place:
+            rows, wall = covey(place, jobs)
+            seen.append(wall)
+            return rows
+
+    def loop() -> float:
+        with ground.scratch() as place:
+            return raw_loop(place, jobs)
+
+    mine, theirs = alternate(rounds, ours, loop)
+    yield Figure(
+        NAME, f"{jobs:,} no-op tasks, 2 workers", median(mine), median(theirs), "jobs/s", "raw apsw, 100 a transaction",
+        ("≥", 0.35), 0.5, f"by an observer's clock {median(seen):,.0f}", given=ratio_of_pairs(mine, theirs),
+    )  # fmt: skip
+    yield from _beside_huey(quick, ours)
+    yield from _beside_honker(quick, ours)
+
+
+def covey(place: Path, jobs: int, workers: int = 2) -> tuple[float, float]:
+    """Jobs a second: by the rows (first start to last end), and as another process sees completions appear."""
+    url = ground.new_queue(place)
+    (queue,) = ground.fill(url, jobs)
+    with ground.Pool(url, count=workers, queues=[queue], drain=True) as pool:
+        db = ground.connect(url)
+        db.pragma("query_only", True)
+        some = "select exists (select 1 from jobs where id <= 50 and state = 'completed')"
+        left = (
+            "select exists (select 1 from jobs where state = 'pending')"
+            " or exists (select 1 from jobs where pool is not null)"
+        )
+        began = _when(lambda: db.execute(some).get, pool)
+        ended = _when(lambda: not db.execute(left).get, pool)
+        pool.process.wait(30)
+        count, first, last = db.execute(
+            "select count(*), min(started_at), max(finished_at) from jobs where state = 'completed'"
+        ).get
+        db.close()
+    if count != jobs:
+        raise RuntimeError(f"{count} of {jobs} jobs completed:\n{Path(pool.log).read_text()[-2000:]}")
+    return jobs / (last - first) * 1e6, jobs / (ended - began)
+
+
+def _when(true: object, pool: ground.Pool) -> float:
+    """The instant at which it has become true."""
+    deadline = time.monotonic() + 120
+    while not true():  # type: ignore[operator]
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the pool is stuck:\n{Path(pool.log).read_text()[-2000:]}")
+        time.sleep(0.005)
+    return time.monotonic()
+
+
+def raw_loop(place: Path, jobs: int) -> float:
+    url = ground.new_queue(place)
+    (queue,) = ground.fill(url, jobs)
+    db = ground.connect(url)
+    began = time.monotonic()
+    done = raw.drain(db, queue)
+    took = time.monotonic() - began
+    db.close()
+    assert done == jobs
+    return jobs / took
+
+
+def _beside_huey(quick: bool, ours: object) -> Iterator[Figure | Remark]:
+    python = peers.install("huey")
+    if python is None:
+        yield Remark(NAME, f"huey could not be installed here: {peers.reason('huey')}")
+        return
+    jobs = 3_000 if quick else 10_000
+
+    def peer(kind: str, workers: int, fsync: bool) -> float:
+        with ground.scratch() as place:
+            return peers.rate(python, "huey", place, jobs=jobs, kind=kind, workers=workers, fsync=fsync)
+
+    settings = [(kind, workers) for kind in ("thread", "process") for workers in (1, 2)]
+    rates = {setting: peer(*setting, False) for setting in settings}
+    best = max(rates, key=lambda setting: rates[setting])
+    mine, theirs, durable = alternate(3, ours, lambda: peer(*best, False), lambda: peer(*best, True))  # type: ignore[arg-type]
+    named = f"huey, {best[1]} {best[0]}"
+    yield Figure(
+        NAME, "the same", median(mine), median(theirs), "jobs/s", f"{named}, no fsync: its best", ("≥", 3),
+        given=ratio_of_pairs(mine, theirs),
+    )  # fmt: skip
+    yield Figure(
+        NAME, "the same", median(mine), median(durable), "jobs/s", f"{named}, fsync as Covey has it",
+        given=ratio_of_pairs(mine, durable),
+    )  # fmt: skip
+
+
+def _beside_honker(quick: bool, ours: object) -> Iterator[Figure | Remark]:
+    python = peers.install("honker")
+    if python is None:
+        yield Remark(NAME, f"honker could not be installed here: {peers.reason('honker')}")
+        return
+    jobs = 10_000 if quick else 30_000
+
+    def peer() -> float:
+        with ground.scratch() as place:
+            return peers.rate(python, "honker", place, jobs=jobs, batch=100)
+
+    mine, theirs = alternate(3, ours, peer)  # type: ignore[arg-type]
+    yield Figure(
+        NAME, "the same", median(mine), median(theirs), "jobs/s", "honker, batch 100", ("≥", 1),
+        given=ratio_of_pairs(mine, theirs),
+    )  # fmt: skip
