@@ -36,9 +36,12 @@ class Bell:
         return Ear(self._fd, f"{who}-{os.getpid()}-{secrets.token_hex(4)}")
 
     def close(self) -> None:
+        """Twice is harmless: a descriptor that was closed may be somebody else's by now."""
         if self._out:
             self._out.close()
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
     def _send(self, name: str) -> None:
         if self._out is None:

@@ -32,7 +32,7 @@ class Gate:
         """The one gate of this process for that file. A forked child gets its own."""
         key = f"{os.getpid()}:{os.path.realpath(path)}"
         with _gates_lock:
-            if key not in _gates:
+            if key not in _gates or not _gates[key]._is_at(path):
                 _gates[key] = Gate(path)
             return _gates[key]
 
@@ -41,6 +41,13 @@ class Gate:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._threads = threading.Lock()
         self._waiter: _Waiter | None = None
+
+    def _is_at(self, path: str) -> bool:
+        """False once the file was deleted or made anew: others now lock another one."""
+        try:
+            return os.path.samestat(os.fstat(self._fd), os.stat(path))
+        except OSError:
+            return False
 
     def enter(self, timeout_s: float) -> None:
         """This thread is the only writer; Busy, naming who is not letting us in, after the time-out."""

@@ -109,9 +109,6 @@ on conflict do nothing
 -- name: set_result
 insert into {results} (job_id, body) values (:id, :body) on conflict (job_id) do update set body = excluded.body
 
--- name: drop_result
-delete from {results} where job_id = :id
-
 -- name: add_event
 insert into {events} (at, kind, job_id, pool, worker, text) values (:at, :kind, :job_id, :pool, :worker, :text)
 
@@ -250,7 +247,8 @@ j.state in (select value from json_each(:states))
 j.state = 'dead'
 
 -- name: where_processing
-j.pool is not null and j.state = 'processing'
+-- As a list of ids, because a page in the order of ids would otherwise read the whole history for it.
+j.id in (select id from {jobs} where pool is not null and state = 'processing')
 
 -- name: where_queue
 j.queue = :queue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,14 +17,14 @@ from typing import Any
 import apsw
 
 from ..env import failpoint
-from ..errors import Busy, StoreError
+from ..errors import Busy, InvalidInput, SchemaError, StoreError
 from .bell import Bell
 from .dialect import Listener, Params
 from .gate import Gate
 from .quiet import QuietBell
 
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs", "ncpfs"}
-APPLICATION_ID = 0x436F7679
+MOUNTS = "/proc/self/mounts"
 
 
 def version_problem(version: str) -> tuple[str, str] | None:
@@ -84,8 +85,16 @@ class Sqlite:
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         with self._explained():
             self._db = apsw.Connection(self.path, flags)
-            self._configure(durability)
-        self._prepare(Gate.of(os.path.join(self.side, "gate")), Bell(os.path.join(self.side, "bells")))
+            try:
+                self._db.set_busy_timeout(int(timeout_s * 1000))
+                self._refuse_other_tables()
+                self._configure(durability)
+                os.makedirs(self.side, exist_ok=True)
+                gate = Gate.of(os.path.join(self.side, "gate"))
+                self._prepare(gate, Bell(os.path.join(self.side, "bells")))
+            except BaseException:
+                self._db.close()
+                raise
         self._identity = self._stat()
 
     @classmethod
@@ -96,6 +105,7 @@ class Sqlite:
         self._timeout_s = 10.0
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         self._db = apsw.Connection(f"file:/covey-{name}?vfs=memdb", flags)
+        self._db.set_busy_timeout(10_000)
         self._configure("full")
         self._prepare(None, QuietBell.of(name))
         self._identity = None
@@ -185,11 +195,17 @@ class Sqlite:
         return [str(text) for text in found if text != "ok"] + dangling
 
     def backup(self, target: str) -> Iterator[tuple[int, int]]:
-        """Copies the live database through SQLite; yields (pages left, pages in all). Opens nothing by hand."""
+        """Copies one moment of the live database through SQLite; yields (pages left, pages in all)."""
+        if self.path and os.path.realpath(target) == os.path.realpath(self.path):
+            raise InvalidInput(f"{target} is the queue itself; name another file for the backup")
         part = target + ".part"
+        # A connection of its own that stays in one read transaction: otherwise every commit meanwhile starts it over.
+        source = apsw.Connection(self._db.filename, apsw.SQLITE_OPEN_READONLY)
         other = apsw.Connection(part)
         try:
-            with other.backup("main", self._db, "main") as copying:
+            with self._explained():
+                source.execute("begin deferred; select count(*) from sqlite_master").fetchall()
+            with other.backup("main", source, "main") as copying:
                 while not copying.done:
                     with self._explained():
                         copying.step(2000)
@@ -197,6 +213,7 @@ class Sqlite:
             other.execute("pragma journal_mode = delete").fetchall()
         finally:
             other.close()
+            source.close()
         os.replace(part, target)
 
     def vacuum(self) -> None:
@@ -214,7 +231,6 @@ class Sqlite:
 
     def _configure(self, durability: str) -> None:
         db = self._db
-        db.set_busy_timeout(10_000)
         db.pragma("journal_mode", "wal")
         db.pragma("synchronous", "full" if durability == "full" else "normal")
         db.pragma("wal_autocheckpoint", 5000)
@@ -244,8 +260,12 @@ class Sqlite:
             raise StoreError(f"no queue at {self.path}; `covey enqueue` creates it, or name another with --db")
         if (kind := file_system_of(directory)) in NETWORK_FILE_SYSTEMS:
             raise StoreError(f"{self.path} is on {kind}: several hosts would corrupt the file; use a local disk")
-        with self._explained():
-            os.makedirs(self.side, exist_ok=True)
+
+    def _refuse_other_tables(self) -> None:
+        """Before anything is written: WAL mode would already change somebody else's file."""
+        tables = {row[0] for row in self._db.execute("select name from sqlite_master where type = 'table'")}
+        if tables - {"sqlite_sequence"} and not {"meta", "jobs"} <= tables:
+            raise SchemaError(f"{self.path} is a database, but not a Covey queue; name another with --db")
 
     def _refuse_other_process(self) -> None:
         if os.getpid() != self._pid:
@@ -283,15 +303,16 @@ class Sqlite:
             raise StoreError(f"{self.path} is damaged ({error}); restore a backup") from None
 
 
-def file_system_of(path: str, mounts: str = "/proc/self/mounts") -> str | None:
+def file_system_of(path: str) -> str | None:
     """The type of the file system that holds ``path``, or None where that cannot be told."""
     best, kind = "", None
     real = os.path.realpath(path)
     try:
-        with open(mounts) as table:
+        with open(MOUNTS) as table:
             for line in table:
-                _, mount, found, *_ = line.split()
-                if (real == mount or real.startswith(mount.rstrip("/") + "/")) and len(mount) >= len(best):
+                _, mount, found, *_ = (*line.split(), "", "", "")
+                mount = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), mount)
+                if mount and (real == mount or real.startswith(mount.rstrip("/") + "/")) and len(mount) >= len(best):
                     best, kind = mount, found
     except OSError:
         return None
