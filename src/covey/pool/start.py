@@ -140,6 +140,7 @@ class Starter:
         nursery = self._birth()
         told = _hear(nursery, signals)
         if told is None:
+            nursery.kill()  # it may be deep in an import and would not hear us hang up
             nursery.close()
             return None
         if told.error:

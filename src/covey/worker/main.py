@@ -12,6 +12,7 @@ import traceback
 from typing import Any
 
 from ..core.codec import clean
+from ..env import failpoint
 from .slot import Slot
 from .station import Station
 
@@ -25,6 +26,7 @@ def work(name: str, kind: str, places: int, fds: tuple[int, int, int], live: str
     os.close(fds[2])
     station = Station(name, jobs, reports, slot, live)
     try:
+        failpoint("worker.starting")
         _serve(station, kind, mark, app)
     except BrokenPipeError:
         pass  # the pool is gone; so are we
