@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from . import ground, peers, raw
@@ -11,6 +11,7 @@ from .report import Figure, Remark
 from .timing import alternate, median, ratio_of_pairs
 
 NAME = "drain"
+Side = Callable[[], float]
 
 
 def run(quick: bool) -> Iterator[Figure | Remark]:
@@ -60,10 +61,10 @@ def covey(place: Path, jobs: int, workers: int = 2) -> tuple[float, float]:
     return jobs / (last - first) * 1e6, jobs / (ended - began)
 
 
-def _when(true: object, pool: ground.Pool) -> float:
+def _when(true: Callable[[], object], pool: ground.Pool) -> float:
     """The instant at which it has become true."""
     deadline = time.monotonic() + 120
-    while not true():  # type: ignore[operator]
+    while not true():
         if time.monotonic() > deadline:
             raise RuntimeError(f"the pool is stuck:\n{Path(pool.log).read_text()[-2000:]}")
         time.sleep(0.005)
@@ -82,7 +83,7 @@ def raw_loop(place: Path, jobs: int) -> float:
     return jobs / took
 
 
-def _beside_huey(quick: bool, ours: object) -> Iterator[Figure | Remark]:
+def _beside_huey(quick: bool, ours: Side) -> Iterator[Figure | Remark]:
     python = peers.install("huey")
     if python is None:
         yield Remark(NAME, f"huey could not be installed here: {peers.reason('huey')}")
@@ -96,7 +97,7 @@ def _beside_huey(quick: bool, ours: object) -> Iterator[Figure | Remark]:
     settings = [(kind, workers) for kind in ("thread", "process") for workers in (1, 2)]
     rates = {setting: peer(*setting, False) for setting in settings}
     best = max(rates, key=lambda setting: rates[setting])
-    mine, theirs, durable = alternate(3, ours, lambda: peer(*best, False), lambda: peer(*best, True))  # type: ignore[arg-type]
+    mine, theirs, durable = alternate(3, ours, lambda: peer(*best, False), lambda: peer(*best, True))
     named = f"huey, {best[1]} {best[0]}"
     yield Figure(
         NAME, "the same", median(mine), median(theirs), "jobs/s", f"{named}, no fsync: its best", ("≥", 3),
@@ -108,7 +109,7 @@ def _beside_huey(quick: bool, ours: object) -> Iterator[Figure | Remark]:
     )  # fmt: skip
 
 
-def _beside_honker(quick: bool, ours: object) -> Iterator[Figure | Remark]:
+def _beside_honker(quick: bool, ours: Side) -> Iterator[Figure | Remark]:
     python = peers.install("honker")
     if python is None:
         yield Remark(NAME, f"honker could not be installed here: {peers.reason('honker')}")
@@ -119,7 +120,7 @@ def _beside_honker(quick: bool, ours: object) -> Iterator[Figure | Remark]:
         with ground.scratch() as place:
             return peers.rate(python, "honker", place, jobs=jobs, batch=100)
 
-    mine, theirs = alternate(3, ours, peer)  # type: ignore[arg-type]
+    mine, theirs = alternate(3, ours, peer)
     yield Figure(
         NAME, "the same", median(mine), median(theirs), "jobs/s", "honker, batch 100", ("≥", 1),
         given=ratio_of_pairs(mine, theirs),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,5 +54,5 @@ def _has(python: Path, name: str) -> bool:
 
 def _last_error(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("WARNING")]
-    telling = [line for line in lines if line.lower().startswith(("error", "caused by", "[6]", "× "))]
-    return "; ".join((telling or lines)[:2])[:160] or "pip gave no reason"
+    telling = [line for line in lines if re.match(r"(?i)error: (failed|no matching|could not|can't)", line)]
+    return (telling or lines or ["pip gave no reason"])[0].partition(" as a dependency")[0][:160]

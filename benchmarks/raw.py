@@ -33,20 +33,40 @@ INSERT_PAYLOAD = "insert into payloads (job_id, args) values (?, ?)"
 
 def drain(db: apsw.Connection, queue: str, batch: int = 100) -> int:
     """Every job of the queue is completed: each transaction finishes one batch and claims the next. How many."""
-    done, held = 0, []
-    execute = db.execute
+    done = 0
+    held: list[tuple[int, int]] = []
     while True:
         now = time.time_ns() // 1000
-        execute("begin immediate")
+        db.execute("begin immediate")
         if held:
-            execute(FINISH, {"done": json.dumps(held), "now": now})
+            db.execute(FINISH, {"done": json.dumps(held), "now": now})
             done += len(held)
-        ids = [row[0] for row in execute(READY, (queue, batch))]
-        if not ids:
-            execute("commit")
+        held = _claim(db, queue, batch, now)
+        db.execute("commit")
+        if not held:
             return done
-        held = [(row[0], row[1]) for row in execute(CLAIM, {"ids": json.dumps(ids), "now": now}).fetchall()]
-        execute("commit")
+
+
+def claim(db: apsw.Connection, queue: str, batch: int) -> list[tuple[int, int]]:
+    """The next jobs are ours, on disk: (id, fence) of each."""
+    db.execute("begin immediate")
+    held = _claim(db, queue, batch, time.time_ns() // 1000)
+    db.execute("commit")
+    return held
+
+
+def finish(db: apsw.Connection, held: list[tuple[int, int]]) -> None:
+    """These jobs are completed, on disk."""
+    db.execute("begin immediate")
+    db.execute(FINISH, {"done": json.dumps(held), "now": time.time_ns() // 1000})
+    db.execute("commit")
+
+
+def _claim(db: apsw.Connection, queue: str, batch: int, now: int) -> list[tuple[int, int]]:
+    ids = [row[0] for row in db.execute(READY, (queue, batch))]
+    if not ids:
+        return []
+    return [(row[0], row[1]) for row in db.execute(CLAIM, {"ids": json.dumps(ids), "now": now}).fetchall()]
 
 
 def insert_one(db: apsw.Connection, queue: str, task: str, args: str) -> int:
