@@ -114,6 +114,18 @@ async def arest(seconds: float) -> None:
 
 
 @app.task
+def rest_in(name: str, seconds: float) -> None:
+    leave_trace(os.getpid(), name)
+    time.sleep(seconds)
+
+
+@app.task
+async def arest_in(name: str, seconds: float) -> None:
+    leave_trace(os.getpid(), name)
+    await asyncio.sleep(seconds)
+
+
+@app.task
 def hold(name: str, number: int) -> None:
     """Runs until the file exists; leaves its number and its pid."""
     leave_trace(f"{number} {os.getpid()}")

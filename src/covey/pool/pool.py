@@ -160,8 +160,9 @@ class Pool:
     def _on_reply(self, reply: Reply) -> None:
         """In the store thread: what was claimed is with the workers."""
         with self._lock:
-            unwatched = not self._look_at
+            watched = self._look_at
             self._place(reply.claims)
+            unwatched = watched != self._look_at
             self._send_reports()
             if reply.cancels or self._cancels or reply.lost or reply.stop or reply.drained:
                 self._news.append(reply)
@@ -196,8 +197,9 @@ class Pool:
         flight = Flight(claim, self._serial, claim.kind == "command" or not self._window.is_short(claim.task))
         if not member.send(flight):
             return False
-        if not self._look_at:
-            self._look_at = time.monotonic() + LOOK_S
+        soon = time.monotonic() + LOOK_S
+        if not self._look_at or soon < self._look_at:  # its time-out may be shorter than the wait for an older job
+            self._look_at = soon
         return True
 
     def _choose(self, claim: Claim) -> Member | None:

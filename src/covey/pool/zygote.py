@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from array import array
 from typing import Any
 
@@ -73,7 +74,10 @@ class Zygote:
 
     def _listen(self) -> bool:
         """One request of the pool; False when it has hung up."""
-        data, beside, _, _ = self._control.recvmsg(4096, socket.CMSG_SPACE(12), socket.MSG_CMSG_CLOEXEC)
+        try:
+            data, beside, _, _ = self._control.recvmsg(4096, socket.CMSG_SPACE(12), socket.MSG_CMSG_CLOEXEC)
+        except ConnectionResetError:  # it died with our messages unread
+            return False
         if not data:
             return False
         fds = array("i", beside[0][2])
@@ -112,10 +116,17 @@ class Zygote:
         self._kill_strangers()
 
     def _kill_strangers(self) -> int:
-        strangers = [pid for pid in family.children(os.getpid()) if pid not in self._workers and start_ticks(pid)]
-        for pid in strangers:
-            family.send([pid, *family.descendants(pid)], signal.SIGKILL)
-        return len(strangers)
+        """They are gone, as far as a second suffices: a lost worker's job may start elsewhere once we say so."""
+        killed: set[int] = set()
+        deadline = time.monotonic() + 1.0
+        while strangers := [p for p in family.children(os.getpid()) if p not in self._workers and start_ticks(p)]:
+            for pid in strangers:
+                family.send([pid, *family.descendants(pid)], signal.SIGKILL)
+            killed.update(strangers)
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.0005)
+        return len(killed)
 
     def _say(self, message: wire.FromZygote) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):

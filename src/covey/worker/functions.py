@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -38,6 +39,7 @@ class Functions:
     def __init__(self, station: Station, tasks: dict[str, Task]) -> None:
         self._station, self._tasks = station, tasks
         self._running = 0
+        self._stopped_at = 0.0
         self._files = Files(station.live)
         signal.signal(signal.SIGTERM, self._on_term)
 
@@ -49,16 +51,23 @@ class Functions:
         while (dispatch := receive()) is not None:
             started_at = station.begin(0, dispatch.serial)
             told = self._run(dispatch, started_at)
-            station.end(0, dispatch.serial, told)
             if told.outcome == "stopped" and not family.is_empty():
-                return  # what the stopped job left running ends with this worker: the zygote sees to it
+                self._end_children()
+                station.end(0, dispatch.serial, told)
+                return  # their statuses were taken from under whatever user code still waits for them: begin afresh
+            station.end(0, dispatch.serial, told)
             receive = station.receive if dispatch.live else station.receive_soon
 
     def _on_term(self, number: int, frame: object) -> None:
         # A signal that comes late must not hit the next job, and one from elsewhere must hit none.
         if self._running and self._station.slot.asked_to_stop(0) == self._running:
-            self._running = 0
+            self._running, self._stopped_at = 0, time.monotonic()
             raise Stopped
+
+    def _end_children(self) -> None:
+        """What the stopped job has started is gone: only then may the job be said to be."""
+        spent_s = time.monotonic() - self._stopped_at
+        family.end_all(grace_s=max(0.0, self._station.slot.grace_s(0) - spent_s))
 
     def _run(self, dispatch: Dispatch, started_at: int) -> Report:
         told = report(dispatch, "success", started_at)
