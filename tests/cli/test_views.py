@@ -201,6 +201,30 @@ def test_enqueue_loads_neither_typer_nor_rich(covey: CommandLine) -> None:
     assert done.stdout == "1\n0 []\n"
 
 
+def test_output_cannot_steer_the_terminal_of_the_one_who_reads_it(covey: CommandLine) -> None:
+    covey("run", r"printf '\033[2J\033[31mred\033[0m [bold]x\n'")
+    master, slave = pty.openpty()
+    subprocess.run([sys.executable, "-m", "covey", "logs", "1"], env=covey.environment(None), stdout=slave, check=True)
+    os.close(slave)
+    assert os.read(master, 1000) == b"\\x1b[2Jred [bold]x\r\n"
+    os.close(master)
+
+
+def test_a_full_disk_and_a_note_are_both_said(covey: CommandLine) -> None:
+    covey("enqueue", "-", stdin=b"a\nb\n")
+    with open("/dev/full", "wb") as full:
+        writing = covey.popen("list", "--limit", "1", stdout=full)
+        _, err = writing.communicate(timeout=20)
+    assert writing.returncode == 1
+    assert [line.split(":")[0] for line in err.decode().splitlines()] == ["there is more", "error"]
+
+
+def test_nothing_lies_beside_the_queue_after_an_error(covey: CommandLine) -> None:
+    covey("enqueue", "true")
+    assert covey("show", "99").code == 1
+    assert sorted(os.listdir(covey.directory)) == ["queue.db", "queue.db-covey"]
+
+
 # ── small parts ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -11,7 +11,6 @@ def cancel(jobs: Refs, json: Json = False, db: Db = None) -> None:
     """Cancel jobs: what waits never starts, what runs is stopped with all its processes. All or none."""
     engine = open_queue(db)
     changes = engine.cancel(jobs)
-    engine.close()
     if json:
         as_json(changes)
         return

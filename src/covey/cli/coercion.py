@@ -10,15 +10,23 @@ from __future__ import annotations
 from typing import Any
 
 import typer
+import typer.core
 
 
-def plain(command: Any) -> Any:
-    """The command; its parameters of plain types convert themselves."""
-    for param in getattr(command, "params", ()):
-        kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
-        if getattr(param, "_runtime_param", True) is None and kind in (str, int, float, bool, list[str]):
-            param._runtime_param = Plain(kind)
-    return command
+class PlainParams:
+    """A command or group whose parameters of plain types convert themselves."""
+
+    def get_params(self, ctx: Any) -> Any:
+        params = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+            if getattr(param, "_runtime_param", True) is None and kind in (str, int, float, bool, list[str]):
+                param._runtime_param = Plain(kind)
+        return params
+
+
+class PlainCommand(PlainParams, typer.core.TyperCommand):
+    pass
 
 
 class Plain:

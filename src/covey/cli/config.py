@@ -23,7 +23,6 @@ def list_settings(json: Json = False, db: Db = None) -> None:
     """List every setting: its value, its default, where the value comes from, what it does."""
     engine = open_queue(db)
     rows = _rows(engine)
-    engine.close()
     if json:
         as_json(rows)
         return
@@ -43,7 +42,6 @@ def get(name: Name, json: Json = False, db: Db = None) -> None:
     wanted = find(name).name
     engine = open_queue(db)
     row = next(row for row in _rows(engine) if row["name"] == wanted)
-    engine.close()
     if json:
         as_json(row)
     else:
@@ -61,7 +59,6 @@ def set_value(
     parse(name, value)  # a mistake shall not create a database
     engine = open_queue(db, create=True)
     key, taken = engine.set_setting(name, value)
-    engine.close()
     answer(f"{key} = {text(taken)}")
 
 
@@ -72,7 +69,6 @@ def unset(name: Name, db: Db = None) -> None:
     find(name)
     engine = open_queue(db)
     key = engine.unset_setting(name)
-    engine.close()
     answer(f"{key} = {text(SETTINGS[key].default)}")
 
 

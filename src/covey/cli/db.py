@@ -60,7 +60,6 @@ def check(json: Json = False, db: Db = None) -> int:
         problems = _sqlite(engine).problems()
     except apsw.Error as error:  # damage so bad that the check itself stumbles over it
         problems = [str(error)]
-    engine.close()
     if json:
         as_json({"database": database(db), "problems": problems})
     else:
@@ -91,7 +90,6 @@ def backup(file: Target, overwrite: Overwrite = False, db: Db = None) -> None:
         task = shown.add_task("copying pages", total=None)
         for left, total in dialect.backup(target):
             shown.update(task, total=total, completed=total - left)
-    engine.close()
     answer(target)
 
 
@@ -118,7 +116,6 @@ def prune(older_than: OlderThan = None, state: States = None, json: Json = False
                 break
             cursor = upto
             shown.update(task, completed=cursor)
-    engine.close()
     if json:
         as_json({"pruned": pruned})
     else:
@@ -133,7 +130,6 @@ def vacuum(json: Json = False, db: Db = None) -> None:
     note("writers wait until this is done")
     dialect.vacuum()
     after = os.path.getsize(dialect.path)
-    engine.close()
     if json:
         as_json({"bytes_before": before, "bytes_after": after})
     else:

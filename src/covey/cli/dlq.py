@@ -31,7 +31,6 @@ def list_dead(queue: Queue = None, limit: Limit = 50, before: Before = None, jso
 
     engine = open_queue(db)
     page = engine.jobs(Filter(states=("dead",), queue=queue, limit=limit, before=before))
-    engine.close()
     if json or not page.jobs:
         show_page(page, json=json, nothing="no dead letters")
         return
@@ -60,7 +59,6 @@ def show(job: Ref, json: Json = False, db: Db = None) -> None:
     engine = open_queue(db)
     view = _dead(engine, job)
     history = engine.history(view.id)
-    engine.close()
     if json:
         as_json(with_history(view, history))
     else:
@@ -73,7 +71,6 @@ def retry(jobs: Refs = None, all: All = False, queue: Queue = None, json: Json =
     changes: list[Change] = []
     for some in _pages(engine, jobs, all, queue):
         changes += engine.retry(some)
-    engine.close()
     if json:
         as_json(changes)
         return
@@ -95,7 +92,6 @@ def purge(
     changes: list[Change] = []
     for some in pages:
         changes += engine.remove(some)
-    engine.close()
     if json:
         as_json(changes)
     elif changes:

@@ -50,7 +50,6 @@ def edit(
             max_attempts=UNSET if max_attempts is None else max_attempts,
         ),
     )
-    engine.close()
     if json:
         as_json(view)
     else:

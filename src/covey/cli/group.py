@@ -9,12 +9,12 @@ import typer
 import typer.core
 import typer.main
 
-from .coercion import plain
+from .coercion import PlainCommand, PlainParams
 from .opening import choose_database
 from .verbs import GROUPS, VERBS
 
 
-class LazyGroup(typer.core.TyperGroup):
+class LazyGroup(PlainParams, typer.core.TyperGroup):
     """A group that lists its verbs from a table and imports a verb's module when it is called."""
 
     table: dict[str, tuple[str, str]] = {}
@@ -49,8 +49,8 @@ def load(verb: str) -> Any:
 
     called = getattr(import_module(f"covey.cli.{module}"), function or name)
     app = typer.Typer(add_completion=False)
-    app.command(name, cls=getattr(called, "command_class", None), help=called.__doc__ or about)(called)
-    command = plain(typer.main.get_command(app))
+    app.command(name, cls=getattr(called, "command_class", PlainCommand), help=called.__doc__ or about)(called)
+    command = typer.main.get_command(app)
     gc.enable()  # the verb may run for long
     return command
 
@@ -83,4 +83,4 @@ def root() -> Any:
     """The whole command line as one lazy group."""
     app = typer.Typer(cls=Root, name="covey", context_settings={"help_option_names": ["-h", "--help"]})
     app.callback(help="A durable job queue: commands and Python functions, on one file.")(_options)
-    return plain(typer.main.get_command(app))
+    return typer.main.get_command(app)

@@ -40,7 +40,6 @@ def list_jobs(
     engine = open_queue(db)
     states = tuple(word.strip() for text in state or () for word in text.split(",") if word.strip())
     page = engine.jobs(Filter(states=states, queue=queue, task=task, batch=batch, limit=limit, before=before))
-    engine.close()
     show_page(page, json=json, nothing="no jobs")
 
 

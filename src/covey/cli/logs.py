@@ -36,7 +36,6 @@ def logs(
         _follow(engine, view, history, all)
     else:
         _print(engine, view, history, attempt, all)
-    engine.close()
 
 
 def _print(engine: Engine, view: JobView, history: list[Attempt], attempt: int | None, all: bool) -> None:

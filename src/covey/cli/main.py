@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
 from .ending import end, exit_code_of
+from .opening import close_queues
 from .quick import understood
 
 
@@ -24,6 +26,8 @@ def main() -> NoReturn:
         code = request.code
     except BaseException as error:
         code = exit_code_of(error, args)
+    with suppress(Exception):  # what had to be on disk is; a failure to tidy up changes no answer
+        close_queues()
     end(code if isinstance(code, int) else 0)
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
 
 _chosen: str | None = None
+_open: list[Engine] = []
 
 
 def choose_database(db: str | None) -> None:
@@ -29,10 +30,18 @@ def database(db: str | None) -> str:
 
 
 def open_queue(db: str | None = None, *, create: bool = False) -> Engine:
-    """The engine of the chosen queue, or one clear line if there is none."""
+    """The engine of the chosen queue, or one clear line if there is none. It is closed when the command ends."""
     from ..compose import open_engine
 
-    return open_engine(database(db), create=create)
+    engine = open_engine(database(db), create=create)
+    _open.append(engine)
+    return engine
+
+
+def close_queues() -> None:
+    """No queue is open, however the command ended: the last one to leave folds the write-ahead log into the file."""
+    while _open:
+        _open.pop().close()
 
 
 def refuse_nameless_inside_job(db: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Any
 
 # Direction overrides can make a line read as something it is not.
@@ -16,7 +17,8 @@ def answer(text: str) -> None:
 
 def note(text: str) -> None:
     """The line is on stderr, where it disturbs no pipe."""
-    sys.stdout.flush()
+    with suppress(OSError):  # a broken stdout is reported when the command ends
+        sys.stdout.flush()
     print(text, file=sys.stderr, flush=True)
 
 

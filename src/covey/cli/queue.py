@@ -22,7 +22,6 @@ def list_queues(json: Json = False, db: Db = None) -> None:
     """List queues and what is in them."""
     engine = open_queue(db)
     found = engine.queues()
-    engine.close()
     if json:
         as_json(found)
     elif found:
@@ -63,7 +62,6 @@ def pause(queue: Names, for_: For = None, db: Db = None) -> None:
     for name in queue:
         engine.pause(name, for_s)
         answer(f"paused {name}" + (f" for {for_}" if for_ else ""))
-    engine.close()
 
 
 def resume(queue: Names, db: Db = None) -> None:
@@ -72,4 +70,3 @@ def resume(queue: Names, db: Db = None) -> None:
     for name in queue:
         engine.resume(name)
         answer(f"resumed {name}")
-    engine.close()

@@ -25,7 +25,6 @@ def remove(jobs: Refs, force: Force = False, json: Json = False, db: Db = None) 
     if force:
         _stop(engine, jobs)
     changes = engine.remove(jobs, force=force)
-    engine.close()
     if json:
         as_json(changes)
         return

@@ -27,7 +27,6 @@ def retry(jobs: Refs, again: Again = False, all: All = False, json: Json = False
     """Run failed, dead or cancelled jobs again, at once. All or none."""
     engine = open_queue(db)
     changes = retry_when_stopped(engine, jobs, again=again, all=all)
-    engine.close()
     if json:
         as_json(changes)
         return

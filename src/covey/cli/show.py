@@ -17,7 +17,6 @@ def show(job: Ref, json: Json = False, db: Db = None) -> None:
     engine = open_queue(db)
     view = engine.job(job)
     history = engine.history(view.id)
-    engine.close()
     if json:
         as_json(with_history(view, history))
     else:

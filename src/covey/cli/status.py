@@ -21,7 +21,6 @@ def status(json: Json = False, db: Db = None) -> int:
     """
     engine = open_queue(db)
     found = engine.status()
-    engine.close()
     if json:
         as_json(found)
     else:

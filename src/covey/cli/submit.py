@@ -35,13 +35,10 @@ def submit(
         file, words = "-", []
     refuse_mixture(words, argv, file, key)
     engine = open_queue(db, create=True)
-    try:
-        if file is not None:
-            done = _from_file(engine, file, chosen)
-        else:
-            done = engine.enqueue(from_words(words, argv, engine.settings(), {**chosen, "key": key}))
-    finally:
-        engine.close()
+    if file is not None:
+        done = _from_file(engine, file, chosen)
+    else:
+        done = engine.enqueue(from_words(words, argv, engine.settings(), {**chosen, "key": key}))
     if json:
         as_json([{"id": job.id, "existing": job.existing} for job in done])
     elif done:

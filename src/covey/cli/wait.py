@@ -34,7 +34,6 @@ def wait(jobs: Refs, timeout: Limit = None, any: Any = False, json: Json = False
     ids = [engine.job(ref).id for ref in jobs]
     in_time = _wait(engine, list(dict.fromkeys(ids)), limit_s, any)
     views = {id: _view(engine, id) for id in ids}
-    engine.close()
     ended = [view for view in views.values() if view is None or view.state in ENDED]
     if json:
         as_json([view for view in views.values() if view is not None])

@@ -11,7 +11,6 @@ def why(job: Ref, json: Json = False, db: Db = None) -> None:
     """Say why a job is in its state, and what to do about it."""
     engine = open_queue(db)
     found = engine.why(job)
-    engine.close()
     if json:
         as_json(found)
         return

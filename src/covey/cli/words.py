@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import typer
-import typer.core
+
+from .coercion import PlainCommand
 
 ARGV = "covey.argv"
 AMBIGUOUS = "whose option is that, Covey's or the command's? put Covey's options first, or -- before the command"
 
 
-class WordsCommand(typer.core.TyperCommand):
+class WordsCommand(PlainCommand):
     """Keeps what follows `--` apart, because there every word is meant as it stands."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -18,7 +18,6 @@ def list_workers(json: Json = False, db: Db = None) -> None:
     """List pools and their workers."""
     engine = open_queue(db)
     pools = engine.pool_views()
-    engine.close()
     if json:
         as_json(pools)
     elif pools:

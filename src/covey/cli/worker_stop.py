@@ -36,7 +36,6 @@ def stop(pools: Names = None, now: Now = False, timeout: Limit = None, db: Db = 
     for pool in found:
         _signal(pool, now=now)
     _await(engine, found, limit_s)
-    engine.close()
 
 
 def _chosen(engine: Engine, names: list[str]) -> list[PoolView]:
