@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -141,15 +142,11 @@ def _threads() -> set[str]:
 
 
 def _children() -> set[str]:
-    """Children of any thread; what a child leaves to others when it ends, it leaves to a subreaper or to init."""
-    found = set()
-    for task in os.listdir("/proc/self/task"):
-        try:
-            with open(f"/proc/self/task/{task}/children") as children:
-                found |= {f"process {pid}" for pid in children.read().split()}
-        except OSError:
-            continue  # that thread has just ended
-    return found
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return set()  # none, not even a zombie: no need to read all of /proc
+    return {f"process {child.pid}" for child in psutil.Process().children(recursive=True)}
 
 
 def _files() -> set[str]:

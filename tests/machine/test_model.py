@@ -318,10 +318,6 @@ class CancelLetsGo(WrongSql):
     statement, old, new = "change", "case when :keeps_pool then pool end", "null"
 
 
-class YoungestFirst(WrongSql):
-    statement, old, new = "claim_stream", "seq, id limit", "seq desc, id desc limit"
-
-
 MUTANTS: dict[str, dict[str, Any]] = {
     "no fence": {"engine_class": NoFence},
     "unconditional reap": {"engine_class": ReapWhateverHappened},
@@ -330,7 +326,6 @@ MUTANTS: dict[str, dict[str, Any]] = {
     "attempt not counted at the claim": {"store_class": AttemptNotCounted},
     "fence not raised by the claim": {"store_class": FenceNotRaised},
     "a cancelled job leaves its pool at once": {"store_class": CancelLetsGo},
-    "the youngest first": {"store_class": YoungestFirst},
 }
 
 

@@ -88,9 +88,10 @@ class Sqlite:
             try:
                 self._db.set_busy_timeout(int(timeout_s * 1000))
                 self._refuse_other_tables()
-                self._configure(durability)
                 os.makedirs(self.side, exist_ok=True)
                 gate = Gate.of(os.path.join(self.side, "gate"))
+                self._switch_to_wal(gate)
+                self._configure(durability)
                 self._prepare(gate, Bell(os.path.join(self.side, "bells")))
             except BaseException:
                 self._db.close()
@@ -229,9 +230,17 @@ class Sqlite:
 
     # ── how it is kept safe ─────────────────────────────────────────────────────────────────────────────────────────
 
+    def _switch_to_wal(self, gate: Gate) -> None:
+        """Once in the life of a file. Two processes that switch it at the same time would not wait for each other."""
+        if self._db.pragma("journal_mode") != "wal":
+            gate.enter(self._timeout_s)
+            try:
+                self._db.pragma("journal_mode", "wal")
+            finally:
+                gate.leave()
+
     def _configure(self, durability: str) -> None:
         db = self._db
-        db.pragma("journal_mode", "wal")
         db.pragma("synchronous", "full" if durability == "full" else "normal")
         db.pragma("wal_autocheckpoint", 5000)
         db.pragma("cache_size", -65536)
