@@ -9,10 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from covey.compose import open_engine
+from covey.core.view import JobView
+from covey.engine.engine import Engine
+from covey.errors import StoreError
 
 LIMIT_S = 60.0
 
@@ -82,17 +88,36 @@ class CommandLine:
         until(lambda: started.pid in self.pids())
         return started
 
+    @contextmanager
+    def engine(self) -> Iterator[Engine]:
+        """The queue seen from the test, without the cost of a process."""
+        engine = open_engine(str(self.db), create=False)
+        try:
+            yield engine
+        finally:
+            engine.close()
+
     def pids(self) -> list[int]:
         """The pids of the pools that are registered."""
-        answer = self("worker", "list", "--json")
-        return [pool["pid"] for pool in answer.json] if answer.code == 0 else []
+        try:
+            with self.engine() as engine:
+                return [pool.pid for pool in engine.pool_views()]
+        except StoreError:  # not there yet
+            return []
 
     def count(self) -> int:
         """How many jobs there are, 0 where there is no queue."""
-        return sum(self("status", "--json").json["counts"].values()) if self.db.exists() else 0
+        if not self.db.exists():
+            return 0
+        with self.engine() as engine:
+            return sum(engine.status().counts.values())
+
+    def view(self, ref: str | int) -> JobView:
+        with self.engine() as engine:
+            return engine.job(ref)
 
     def state(self, ref: str | int) -> str:
-        return str(self("show", str(ref), "--json").json["state"])
+        return self.view(ref).state
 
     def stop(self) -> None:
         for process in self._pools:

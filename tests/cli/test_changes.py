@@ -157,11 +157,11 @@ def test_retry_again_makes_a_new_job(covey: CommandLine) -> None:
 )
 def test_refused_in_one_line_and_nothing_changed(covey: CommandLine, words: list[str], code: int) -> None:
     covey("enqueue", "true")
-    before = covey("show", "1", "--json").out
+    before = covey.view(1)
     done = covey(*words)
     assert (done.code, done.out) == (code, ""), done
     assert_one_line(done.err)
-    assert covey("show", "1", "--json").out == before
+    assert covey.view(1) == before
     assert covey.count() == 1
 
 

@@ -144,8 +144,8 @@ def test_output_beyond_the_cap_is_followed_to_its_end(covey: CommandLine) -> Non
 
 
 def test_attempts_can_be_chosen(covey: CommandLine) -> None:
-    covey("enqueue", "echo run >>runs; echo attempt $(wc -l <runs); test $(wc -l <runs) = 2", "--max-attempts", "2")
     covey("config", "set", "backoff_base", "1")
+    covey("enqueue", "echo run >>runs; echo attempt $(wc -l <runs); test $(wc -l <runs) = 2", "--max-attempts", "2")
     covey.pool("--count", "1")
     assert covey("wait", "1", "--timeout", "30s").code == 0
     assert covey("logs", "1").out == "attempt 2\n"

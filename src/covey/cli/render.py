@@ -80,13 +80,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, wide: str
 
 
 def fit(widths: Sequence[int], room: int, wide: int | None) -> list[int]:
-    """Widths that fit into ``room``: the wide column gives way first, then always the widest."""
+    """Widths that fit into ``room``: the wide column gives way first, then the widest; the first, which names, last."""
     room = max(room - GAP * (len(widths) - 1), len(widths))
     fitted = [min(width, room) for width in widths]
     if wide is not None:
         fitted[wide] = max(min(fitted[wide], 12), fitted[wide] - max(0, sum(fitted) - room))
     while sum(fitted) > room:
-        fitted[fitted.index(max(fitted))] -= 1
+        rest = fitted[1:] if max(fitted[1:], default=0) > 4 else fitted
+        fitted[fitted.index(max(rest), len(fitted) - len(rest))] -= 1
     return [max(width, 1) for width in fitted]
 
 
