@@ -35,6 +35,10 @@ class Source(Protocol):
 
     def pools(self) -> list[LostPool]: ...
 
+    def orphaned_pools(self) -> list[int]:
+        """Pools that still hold jobs although their row is gone."""
+        ...
+
     def reap(self, pool: int, beat: int) -> int:
         """Hands back everything that a dead pool held, unless it has beaten since. How many jobs that were."""
         ...

@@ -23,6 +23,7 @@ class Neighbours:
         self._source, self._database_id, self._log = source, database_id, log
         self._boot = boot()
         self._beats: dict[int, tuple[int, float]] = {}
+        self._orphans: dict[int, float] = {}  # struck off, but still named by jobs → since when we know
         self._next = 0.0
 
     def look(self, *, me: int | None, force: bool = False) -> None:
@@ -37,6 +38,16 @@ class Neighbours:
                 jobs = self._source.reap(pool.id, pool.beat)
                 self._log.reaped(pool.id, jobs, killed)
                 self._beats.pop(pool.id, None)
+        self._look_for_orphans(now)
+
+    def _look_for_orphans(self, now: float) -> None:
+        """Jobs of a pool that was struck off are handed back a lease later: by then it has noticed, or it is gone."""
+        orphaned = self._source.orphaned_pools()
+        self._orphans = {pool: self._orphans.get(pool, now) for pool in orphaned}
+        for pool, since in self._orphans.items():
+            if now - since > self._source.settings()["lock_lease_seconds"]:
+                killed = family.kill_marked(f"{self._database_id}:{pool}:")
+                self._log.reaped(pool, self._source.reap(pool, -1), killed)
 
     def _is_lost(self, pool: LostPool, now: float) -> bool:
         if pool.boot == self._boot and not alive(pool.pid, pool.ticks):

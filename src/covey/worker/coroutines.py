@@ -7,12 +7,14 @@ import contextlib
 import contextvars
 import inspect
 import io
+import os
 import signal
 import sys
 from typing import Any
 
 from ..core.codec import decode
 from ..core.model import Report
+from . import family
 from .context import Context
 from .functions import Task, set_failure, set_info, set_result, unknown_task
 from .output import Capture, join, live_path
@@ -41,7 +43,16 @@ class Coroutines:
         self._station.ready()
         ended = asyncio.Event()
         loop.add_reader(self._station.jobs, self._on_jobs, ended)
+        loop.add_reader(self._station.reports, self._on_pool_gone)
         await ended.wait()
+        while self._running:  # the pool wants no more of us, but it waits for these
+            await asyncio.wait([task for _, task in self._running.values()])
+
+    @staticmethod
+    def _on_pool_gone() -> None:
+        """Nobody hears our reports any more. What runs here may run elsewhere soon: it must not go on."""
+        family.end_all(grace_s=0)
+        os._exit(0)
 
     def _on_jobs(self, ended: asyncio.Event) -> None:
         """Takes what there is room for. The rest stays in the socket, where the pool can take it back."""
@@ -51,6 +62,7 @@ class Coroutines:
             except BlockingIOError:
                 return
             if dispatch is None:
+                asyncio.get_running_loop().remove_reader(self._station.jobs)
                 ended.set()
                 return
             place = self._free.pop()
