@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..core.codec import clean, is_json
-from ..core.model import MAX_PAYLOAD, Report, Spec
+from ..core.model import KINDS, MAX_PAYLOAD, Report, Spec
 from ..errors import InvalidInput, TooLarge
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,199}")
@@ -21,6 +21,8 @@ LONGEST_BACKOFF_S = 1e9
 def check_spec(spec: Spec) -> Spec:
     """The spec itself, or InvalidInput."""
     check_queue(spec.queue)
+    if spec.kind not in KINDS:
+        raise InvalidInput(f"kind {spec.kind!r}: one of {', '.join(KINDS)}")
     check_text(spec.task, "task", most=300)
     check_key(spec.key, "key")
     check_key(spec.unique_key, "unique_key")
@@ -60,6 +62,8 @@ def _json_problem(text: str) -> str | None:
 
 def storable(report: Report) -> Report:
     """The report as it can be written: nothing that a task says may keep its turn from being stored."""
+    if report.result is report.info is report.error is report.detail is None and (report.worker or "").isascii():
+        return report  # says nothing: the usual case
     changes: dict[str, Any] = {}
     for name in ("error", "detail", "worker"):
         text = getattr(report, name)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from .. import config
-from ..core.machine import COMPLETED, HANDED_BACK, Signal, decide
+from ..core.machine import Signal, decide
 from ..core.model import Claim, Held, LostPool, PoolInfo, Registered, Reply, Report, Row, Turn, Want
 from ..env import failpoint
 from ..errors import Refused
@@ -131,49 +131,46 @@ class Turns:
         """Fenced: a report about a run that is no longer the job's changes nothing. How many jobs ended or moved on."""
         if not turn.reports:
             return 0
-        rows = self.store.rows([report.id for report in turn.reports])
-        plain: list[Report] = []
-        back: list[Held] = []
-        seen: set[tuple[int, int]] = set()
-        changed = 0
-        for report in turn.reports:
-            if (report.id, report.fence) in seen:
-                continue
-            seen.add((report.id, report.fence))
-            row = rows.get(report.id)
-            if row is None or report.fence != row.fence:
-                if row is None or not self._release(row, turn.pool, report, now):
-                    reply.refused.append(Held(report.id, report.fence))
-                continue
-            if row.state != "processing":
-                continue  # my own earlier report: its answer was lost
-            if report.outcome == "gone":
-                reply.refused.append(Held(report.id, report.fence))  # nobody cancelled it
-                continue
-            report = storable(report)
-            change = decide(row, Signal(report.outcome, report.error, report.after_s), now, self.rng)
-            if change is COMPLETED:
-                plain.append(report)
-            elif change is HANDED_BACK:
-                back.append(Held(report.id, report.fence))
-            else:
-                self.store.change(row, change, now, report)
-            if change.charged or report.output is not None:
-                self.store.add_attempt(row, report, report.outcome, now)
-            changed += 1
-        if plain:
-            self.store.complete(plain, now)
-            if results := [report for report in plain if report.result is not None]:
-                self.store.set_results(results)
-        if back:
-            self.store.hand_back(back, now)
-        return changed
+        reports = [storable(report) for report in _first_of_each(turn.reports)]
+        done = self._complete_plain([report for report in reports if _is_plain(report)], now)
+        others = [report for report in reports if report.id not in done]
+        if not others:
+            return len(done)
+        rows = self.store.rows([report.id for report in others])
+        return len(done) + sum(self._apply_one(report, rows.get(report.id), turn.pool, reply, now) for report in others)
+
+    def _complete_plain(self, reports: list[Report], now: int) -> set[int]:
+        """Successes without children or output, all at once: the rules make each COMPLETED, the fence guards them."""
+        if not reports:
+            return set()
+        done = self.store.complete(reports, now)
+        if results := [report for report in reports if report.result is not None and report.id in done]:
+            self.store.set_results(results)
+        return done
+
+    def _apply_one(self, report: Report, row: Row | None, pool: int, reply: Reply, now: int) -> bool:
+        """Whether the report moved its job."""
+        if row is None or report.fence != row.fence:
+            if row is None or not self._release(row, pool, report, now):
+                reply.refused.append(Held(report.id, report.fence))
+            return False
+        if row.state != "processing":
+            return False  # my own earlier report: its answer was lost
+        if report.outcome == "gone":
+            reply.refused.append(Held(report.id, report.fence))  # nobody cancelled it
+            return False
+        change = decide(row, Signal(report.outcome, report.error, report.after_s), now, self.rng)
+        self.store.change(row, change, now, report)
+        if change.charged or report.output is not None:
+            self.store.add_attempt(row, report, report.outcome, now)
+        if change.state == "completed" and report.result is not None:
+            self.store.set_results([report])
+        return True
 
     def _release(self, row: Row, pool: int, report: Report, now: int) -> bool:
         """A cancelled job's family is gone, however its run ended."""
         if row.state != "cancelled" or row.pool != pool or report.fence != row.fence - 1:
             return False  # not the run that was cancelled
-        report = storable(report)
         self.store.change(row, decide(row, Signal("gone"), now, self.rng), now, report)
         self.store.add_attempt(row, report, "cancelled", now)
         return True
@@ -280,6 +277,15 @@ class Turns:
         else:
             self._poll_s = min(self._poll_s * SLACKEN, most_s)
         return self._poll_s
+
+
+def _first_of_each(reports: list[Report]) -> list[Report]:
+    """One report per run: if it is told twice, the first counts."""
+    return list({(report.id, report.fence): report for report in reversed(reports)}.values())
+
+
+def _is_plain(report: Report) -> bool:
+    return report.outcome == "success" and report.output is None
 
 
 def _is_idle(turn: Turn) -> bool:

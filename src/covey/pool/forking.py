@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -46,8 +47,9 @@ class Nursery:
             return None
         return wire.decode_from_zygote(data) if data else None
 
-    def gone(self) -> bool:
-        return self._process.poll() is not None
+    def killed(self) -> bool:
+        """Whether somebody else ended it: not a matter of what it imports."""
+        return self._process.poll() == -signal.SIGKILL
 
     def close(self, timeout_s: float = 5.0) -> None:
         """The zygote and every descendant of it are gone."""

@@ -84,7 +84,7 @@ class Member:
         """Jobs that were waiting in its socket. Whoever receives a message has the job: never both of us."""
         claims = []
         with contextlib.suppress(BlockingIOError):
-            while (dispatch := wire.receive_job(self.far, socket.MSG_DONTWAIT)) is not None:
+            while (dispatch := wire.receive_job(self.far, wire.DONT_WAIT)) is not None:
                 if self.flights.pop(dispatch.serial, None):
                     claims.append(dispatch.claim)
         return claims

@@ -137,8 +137,12 @@ class Starter:
 
     def _first_nursery(self, signals: int) -> Nursery | None:
         """A zygote with the app in it; None if we were told to stop meanwhile."""
-        nursery = self._birth()
-        told = _hear(nursery, signals)
+        for _ in range(3):
+            nursery = self._birth()
+            told = _hear(nursery, signals)
+            if not nursery.killed():
+                break
+            nursery.close()
         if told is None:
             nursery.kill()  # it may be deep in an import and would not hear us hang up
             nursery.close()

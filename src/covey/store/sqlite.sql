@@ -22,13 +22,7 @@ set state = 'completed', pool = null, error = null, exit_code = done.value ->> 4
     started_at = done.value ->> 3, finished_at = :now, updated_at = :now, info = coalesce(done.value ->> 5, info)
 from json_each(:done) done
 where {jobs}.id = done.value ->> 0 and {jobs}.fence = done.value ->> 1 and {jobs}.state = 'processing'
-
--- name: hand_back
--- differs because a list travels as one JSON text here and as an array there.
-update {jobs}
-set state = 'pending', pool = null, attempts = attempts - 1, updated_at = :now
-from json_each(:back) back
-where {jobs}.id = back.value ->> 0 and {jobs}.fence = back.value ->> 1 and {jobs}.state = 'processing'
+returning id
 
 -- name: promote
 -- differs because `limit` in a subquery needs no row locks here.

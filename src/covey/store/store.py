@@ -6,16 +6,16 @@ by id, then the rest. On SQLite the writer is alone and the order costs nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+import msgspec
 from msgspec.structs import asdict
 
 from ..core.machine import Change
 from ..core.model import LONELY_INTERRUPTIONS as LONELY
-from ..core.model import Claim, Held, LostPool, PoolInfo, Report, Row, Spec, WorkerState
+from ..core.model import Claim, LostPool, PoolInfo, Report, Row, Spec, WorkerState
 from . import statements
 from .dialect import Dialect, Listener
 
@@ -80,7 +80,7 @@ class Store:
         return Row(*found[0]) if found else None
 
     def rows(self, ids: Sequence[int]) -> dict[int, Row]:
-        return {found[0]: Row(*found) for found in self.ask("rows", ids=json.dumps(ids))}
+        return {found[0]: Row(*found) for found in self.ask("rows", ids=_json(ids))}
 
     def change(self, row: Row, change: Change, now: int, report: Report | None = None) -> None:
         """Applies a decision to the row it was made for. The fence and the state guard against deciding twice."""
@@ -106,13 +106,10 @@ class Store:
             info=report.info if report else None,
         )
 
-    def complete(self, reports: Sequence[Report], now: int) -> None:
-        """The plain successes of a turn, in one statement."""
+    def complete(self, reports: Sequence[Report], now: int) -> set[int]:
+        """The plain successes of a turn, in one statement; the ids of those that were still the reporter's to end."""
         done = [(r.id, r.fence, r.worker, r.started_at, r.exit_code, r.info) for r in reports]
-        self.ask("complete", done=json.dumps(done), now=now)
-
-    def hand_back(self, held: Sequence[Held], now: int) -> None:
-        self.ask("hand_back", back=json.dumps([(h.id, h.fence) for h in held]), now=now)
+        return {row[0] for row in self.ask("complete", done=_json(done), now=now)}
 
     def set_results(self, reports: Sequence[Report]) -> None:
         self.many("set_result", ({"id": r.id, "body": r.result} for r in reports))
@@ -182,7 +179,7 @@ class Store:
 
     def claim(self, pool: int, ids: Sequence[int], now: int) -> list[Claim]:
         """These jobs are the pool's, in the order asked."""
-        found = {row[0]: Claim(*row) for row in self.ask("claim", pool=pool, ids=json.dumps(ids), now=now)}
+        found = {row[0]: Claim(*row) for row in self.ask("claim", pool=pool, ids=_json(ids), now=now)}
         return [found[id] for id in ids if id in found]
 
     # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -192,8 +189,8 @@ class Store:
         params = asdict(info) | {
             "id": id,
             "now": now,
-            "queues": None if info.queues is None else json.dumps(info.queues),
-            "kinds": json.dumps(info.kinds),
+            "queues": None if info.queues is None else _json(info.queues),
+            "kinds": _json(info.kinds),
         }
         self.ask("insert_pool", **params)
         return id
@@ -202,8 +199,12 @@ class Store:
         return [LostPool(*row) for row in self.ask("pools")]
 
     def put_workers(self, pool: int, workers: Sequence[WorkerState]) -> None:
-        self.ask("prune_workers", pool=pool, names=json.dumps([worker.name for worker in workers]))
+        self.ask("prune_workers", pool=pool, names=_json([worker.name for worker in workers]))
         self.many("put_worker", (asdict(worker) | {"pool": pool} for worker in workers))
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _job_params(id: int, spec: Spec, run_at: int | None, now: int) -> dict[str, Any]:
@@ -226,7 +227,7 @@ def _job_params(id: int, spec: Spec, run_at: int | None, now: int) -> dict[str, 
         "unique_key": spec.unique_key,
         "keep_background": int(spec.keep_background),
         "batch": spec.batch,
-        "labels": None if spec.labels is None else json.dumps(spec.labels),
+        "labels": None if spec.labels is None else _json(spec.labels),
         "created_by": spec.created_by,
         "cwd": spec.cwd,
     }

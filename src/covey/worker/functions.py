@@ -69,6 +69,10 @@ class Functions:
         spent_s = time.monotonic() - self._stopped_at
         family.end_all(grace_s=max(0.0, self._station.slot.grace_s(0) - spent_s))
 
+    def _context(self, dispatch: Dispatch) -> Context:
+        stopping = self._station.slot.asked_to_stop
+        return Context.from_claim(dispatch.claim, stopping=lambda: stopping(0) == dispatch.serial)
+
     def _run(self, dispatch: Dispatch, started_at: int) -> Report:
         told = report(dispatch, "success", started_at)
         claim = dispatch.claim
@@ -77,11 +81,11 @@ class Functions:
             return unknown_task(told, claim.task, self._tasks)
         if dispatch.live:
             self._files.show(claim.id, claim.fence)
-        context = Context.from_claim(claim, stopping=lambda: self._station.slot.asked_to_stop(0) == dispatch.serial)
+        context = self._context(dispatch) if task.wants_context else None
         try:
             try:
                 args, kwargs = decode(claim.args) if claim.args else ((), {})
-                if task.wants_context:
+                if context is not None:
                     args = (context, *args)
                 self._running = dispatch.serial
                 value = task.fn(*args, **kwargs)
@@ -92,7 +96,8 @@ class Functions:
             set_result(told, value)
         except BaseException as error:
             set_failure(told, error)
-        set_info(told, context)
+        if context is not None:
+            set_info(told, context)
         told.output = self._files.take()
         return told
 

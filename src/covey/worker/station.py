@@ -10,7 +10,7 @@ from ..core.model import Output, Report
 from . import wire
 from .slot import Slot
 
-NAPS, NAP_S = 10, 0.0001
+NAPS, NAP_S = 3, 0.0004
 
 
 class Station:
@@ -35,7 +35,7 @@ class Station:
         """
         for _ in range(NAPS):
             try:
-                return wire.receive_job(self.jobs, socket.MSG_DONTWAIT)
+                return wire.receive_job(self.jobs, wire.DONT_WAIT)
             except BlockingIOError:
                 time.sleep(NAP_S)
         return wire.receive_job(self.jobs)

@@ -20,6 +20,10 @@ from ..core.model import Claim, Report
 BIG = 32 * 1024
 _LENGTH = struct.Struct("<I")
 _FD_SPACE = socket.CMSG_SPACE(4)
+# Plain integers: the socket module's flags are enums, and their arithmetic costs more than the decoding.
+WAIT = int(socket.MSG_CMSG_CLOEXEC)
+DONT_WAIT = int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
+_TRUNCATED = int(socket.MSG_TRUNC)
 
 
 class Dispatch(Struct, array_like=True):
@@ -100,10 +104,10 @@ def send_job(end: socket.socket, message: bytes) -> None:
         os.close(fd)
 
 
-def receive_job(end: socket.socket, flags: int = 0) -> Dispatch | None:
+def receive_job(end: socket.socket, flags: int = WAIT) -> Dispatch | None:
     """The next job, or None when the pool has hung up."""
-    data, beside, found, _ = end.recvmsg(BIG, _FD_SPACE, flags | socket.MSG_CMSG_CLOEXEC)
-    if found & socket.MSG_TRUNC:
+    data, beside, found, _ = end.recvmsg(BIG, _FD_SPACE, flags)
+    if found & _TRUNCATED:
         raise OSError("a job message was cut short")
     if beside:
         fd = array("i", beside[0][2])[0]

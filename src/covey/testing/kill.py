@@ -1,0 +1,333 @@
+"""The kill test: clients enqueue, pools work, a killer takes pools, zygotes, workers and clients; then a checker looks.
+
+Traces are kept outside the queue: what clients were told, what jobs did, and a log that a trigger writes of every
+change of a job's state, so that the checker need not believe the code under test.
+
+    python -m covey.testing.kill client DB DIR SEED COUNT [MUTANT]
+    python -m covey.testing.kill pool DB DIR NAME [MUTANT]
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from ..app import Covey
+from ..compose import open_engine
+from ..core.model import ENDED, SHELL, Policy, Spec
+from ..engine.engine import Engine
+from ..worker import family
+from ..worker.context import Context
+
+PACE_S = 0.1  # between two enqueues of a client, so that there is always something to kill
+MANY = 1000  # attempts: a job must outlive everything that the killer does
+app = Covey()
+
+WORKING = "select pid from pools where id in (select pool from workers)"
+AUDIT = """
+create table audit (n integer primary key, job integer, was text, state text, fence integer, attempts integer);
+create trigger audit_change after update on jobs when old.state <> new.state or old.fence <> new.fence
+begin
+    insert into audit (job, was, state, fence, attempts) values (new.id, old.state, new.state, new.fence, new.attempts);
+end;
+"""
+
+
+class Findings(Struct):
+    """What the checker has to say. `problems` is empty when every promise was kept."""
+
+    problems: list[str]
+    kills: Counter[str]
+    jobs: int
+    starts: int
+    seconds: float
+
+
+# ── the jobs ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@app.task(max_attempts=MANY, backoff_base=1, max_backoff=0.01)
+def trace(ctx: Context, seconds: float) -> int:
+    """Leaves a line when it starts, and holds a lock that a second run at the same time would miss."""
+    directory = Path(os.environ["COVEY_KILL_DIR"])
+    with open(directory / "locks" / str(ctx.job_id), "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            _append(directory / "overlaps", f"{ctx.job_id}\n")
+        _append(directory / "starts", f"{ctx.job_id}\n")
+        time.sleep(seconds)
+    return ctx.job_id
+
+
+def _append(path: Path, line: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.write(fd, line.encode())
+    os.close(fd)
+
+
+# ── the actors ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def client(db: str, directory: str, seed: int, count: int, mutant: str) -> None:
+    """Enqueues one by one and in small batches; writes down what it was told, at once."""
+    engine, rng = open_engine(db), random.Random(seed)
+    acks = Path(directory) / f"acks-{seed}"
+    left = count
+    while left:
+        specs = [_spec(rng, directory) for _ in range(min(left, rng.choice((1, 1, 1, 5, 20))))]
+        left -= len(specs)
+        if mutant == "early_answer":
+            _answer_before_commit(engine, specs, acks)
+        else:
+            ids = [each.id for each in engine.enqueue(specs)]
+            _append(acks, "".join(f"{id}\n" for id in ids))
+        time.sleep(rng.uniform(0, PACE_S))
+
+
+def _spec(rng: random.Random, directory: str) -> Spec:
+    policy = Policy(max_attempts=MANY, backoff_base=1, backoff_cap_s=0.01)
+    seconds = rng.choice((0, 0, 0.002, 0.02, 0.2))
+    if rng.random() < 0.25:
+        args = f'{{"command":"echo $COVEY_JOB_ID >> {directory}/starts; sleep {seconds}"}}'
+        return Spec(task=SHELL, kind="command", args=args, policy=policy)
+    return Spec(task="covey.testing.kill.trace", args=f"[[{seconds}],{{}}]", policy=policy)
+
+
+def _answer_before_commit(engine: Engine, specs: list[Spec], acks: Path) -> None:
+    """Mutant: the client is told before the commit, and now and then dies in between."""
+    (last,) = engine.store.dialect.query("select coalesce(max(seq), 0) from sqlite_sequence where name = 'jobs'", {})[0]
+    _append(acks, "".join(f"{last + 1 + n}\n" for n in range(len(specs))))
+    if random.random() < 0.1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    engine.enqueue(specs)
+
+
+def pool(db: str, name: str, mutant: str) -> int:
+    from ..pool.start import PoolOptions, run
+
+    engine = open_engine(db)
+    statements = engine.store._sql
+    if mutant == "no_fence":
+        _without_fence(engine)
+    elif mutant == "uncounted":
+        statements["claim"] = statements["claim"].replace("attempts = attempts + 1,", "")
+    options = PoolOptions(url=db, count=2, app="covey.testing.kill:app", name=name, quiet=True)
+    return run(engine, options)
+
+
+def _without_fence(engine: Engine) -> None:
+    """Mutant: a report counts whatever the row's fence is, as long as somebody runs the job."""
+    statements = engine.store._sql
+    statements["complete"] = re.sub(r"and jobs.fence = .*", "", statements["complete"])
+    honest = engine.store.rows
+
+    def rows(ids: Any) -> Any:
+        found = honest(ids)
+        for report in engine.turn_reports:  # type: ignore[attr-defined]
+            if report.id in found:
+                found[report.id].fence, found[report.id].state = report.fence, "processing"
+        return found
+
+    honest_turn = engine.turn
+
+    def turn(turn: Any) -> Any:
+        engine.turn_reports = turn.reports  # type: ignore[attr-defined]
+        return honest_turn(turn)
+
+    engine.store.rows = rows  # type: ignore[method-assign]
+    engine.turn = turn  # type: ignore[method-assign]
+
+
+# ── the killer ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Torture:
+    def __init__(
+        self, directory: Path, *, jobs: int, kills: int, seed: int, mutant: str = "", limit_s: float = 240
+    ) -> None:
+        self.directory, self.jobs, self.kills, self.mutant = directory, jobs, kills, mutant
+        self.db = str(directory / "queue.db")
+        self.rng = random.Random(seed)
+        self.counts: Counter[str] = Counter()
+        self._pools: list[subprocess.Popen[bytes]] = []
+        self._clients: list[tuple[int, subprocess.Popen[bytes]]] = []
+        self._wanted_pools = 3
+        self._deadline = time.monotonic() + limit_s
+        self._resumes: list[subprocess.Popen[bytes]] = []
+        self._environ = os.environ | {"COVEY_KILL_DIR": str(directory), "COVEY_DB": self.db}
+        (directory / "locks").mkdir()
+
+    def run(self) -> Findings:
+        began = time.monotonic()
+        self.engine = open_engine(self.db)
+        self.engine.store.dialect.script(AUDIT)
+        for name, value in (("heartbeat_seconds", "0.3"), ("lock_lease_seconds", "1.5")):
+            self.engine.set_setting(name, value)
+        try:
+            self._start_clients()
+            while self._goes_on():
+                self._keep_pools()
+                time.sleep(self.rng.uniform(0.02, 0.25))
+                self._kill_one()
+            self._drain()
+        finally:
+            self._stop()
+        return Findings(
+            check(self.engine, self.directory), self.counts, self.jobs, self._starts(), time.monotonic() - began
+        )
+
+    def _goes_on(self) -> bool:
+        working = any(process.poll() is None for _, process in self._clients)
+        return (working or sum(self.counts.values()) < self.kills) and time.monotonic() < self._deadline
+
+    def _start_clients(self) -> None:
+        share = self.jobs // 4
+        for number in range(4):
+            self._clients.append((number, self._spawn("client", str(self.directory), str(number), str(share))))
+
+    def _keep_pools(self) -> None:
+        self._pools = [process for process in self._pools if process.poll() is None]
+        while len(self._pools) < self._wanted_pools:
+            self._pools.append(self._spawn("pool", f"p{len(self._pools)}"))
+
+    def _spawn(self, role: str, *args: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "covey.testing.kill", role, self.db, *args, self.mutant]
+        log = open(self.directory / f"{role}.log", "ab")  # noqa: SIM115
+        try:
+            return subprocess.Popen(command, env=self._environ, stdout=log, stderr=log)
+        finally:
+            log.close()
+
+    def _kill_one(self) -> None:
+        if sum(self.counts.values()) >= self.kills:
+            return
+        what = self.rng.choice(("pool", "zygote", "worker", "worker", "worker", "stop"))
+        if what in ("pool", "stop"):
+            working = {row[0] for row in self.engine.store.dialect.query(WORKING, {})}
+            victims = [process.pid for process in self._pools if process.pid in working]
+        else:
+            zygotes = {row[0] for row in self.engine.store.dialect.query("select zygote_pid from pools", {})}
+            marked = family.marked(f"{self.engine.database_id}:")
+            victims = [pid for pid in marked if (pid in zygotes) == (what == "zygote")]
+        if victims:
+            victim = self.rng.choice(victims)
+            if what == "stop":
+                self._pause(victim)
+            else:
+                family.send([victim], signal.SIGKILL)
+            self.counts[what] += 1
+
+    def _pause(self, pid: int) -> None:
+        """Stops a pool for longer than its lease, now and then: it comes back stale."""
+        if self.counts["stop"] % 5:
+            family.send([pid], signal.SIGKILL)
+            return
+        family.send([pid], signal.SIGSTOP)
+        self._resumes.append(subprocess.Popen(["sh", "-c", f"sleep 2.5; kill -CONT {pid} 2>&-"]))
+
+    def _drain(self) -> None:
+        """Whatever is left gets done by pools that nobody kills."""
+        while time.monotonic() < self._deadline:
+            self._keep_pools()
+            counts = self.engine.status().counts
+            if not sum(count for state, count in counts.items() if state not in ENDED):
+                return
+            time.sleep(0.1)
+
+    def _stop(self) -> None:
+        for process in self._pools:
+            family.send([process.pid], signal.SIGCONT)
+            process.terminate()
+        for process in [*self._pools, *(each for _, each in self._clients)]:
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for process in self._resumes:
+            process.wait()
+
+    def _starts(self) -> int:
+        return len(_lines(self.directory / "starts"))
+
+
+# ── the checker ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def check(engine: Engine, directory: Path) -> list[str]:
+    """Every promise that was broken, one line each."""
+    problems: list[str] = []
+    acked = [int(line) for path in directory.glob("acks-*") for line in path.read_text().split()]
+    rows = {row[0]: row[1:] for row in engine.store.dialect.query("select id, state, attempts, fence from jobs", {})}
+    starts = Counter(map(int, _lines(directory / "starts")))
+    problems += [f"lost: job {id} was acknowledged and is not there" for id in acked if id not in rows]
+    problems += [f"told twice: id {id}" for id, n in Counter(acked).items() if n > 1]
+    if len(rows) != len(set(acked) & rows.keys()):
+        extra = rows.keys() - set(acked)
+        if not _clients_were_killed(directory):
+            problems += [f"unexpected: job {id} was never acknowledged" for id in extra]
+    for id, (state, attempts, _) in rows.items():
+        if state != "completed":
+            problems.append(f"stranded: job {id} is {state}")
+        if not attempts:
+            problems.append(f"job {id} is {state} without an attempt counted")
+        if attempts > starts[id]:
+            problems.append(f"job {id} was charged {attempts} attempts and started {starts[id]} times")
+    problems += _audit(engine)
+    problems += [f"overlap: job {id} ran twice at a time" for id in _lines(directory / "overlaps")]
+    problems += [f"left behind: process {pid}" for pid in family.marked(f"{engine.database_id}:")]
+    return problems
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().split() if path.exists() else []
+
+
+def _clients_were_killed(directory: Path) -> bool:
+    return (directory / "clients-killed").exists()
+
+
+def _audit(engine: Engine) -> list[str]:
+    problems: list[str] = []
+    completed: Counter[int] = Counter()
+    fences: dict[int, int] = defaultdict(int)
+    claimed: dict[int, int] = {}
+    history = engine.store.dialect.query("select job, was, state, fence, attempts from audit order by n", {})
+    for job, was, state, fence, _ in history:
+        if fence < fences[job]:
+            problems.append(f"job {job}: its fence fell from {fences[job]} to {fence}")
+        if state == "processing" and was == "pending":
+            if fence <= claimed.get(job, 0):
+                problems.append(f"job {job}: claimed twice under fence {fence}")
+            claimed[job] = fence
+        if was == "completed":
+            problems.append(f"job {job}: left completed for {state}")
+        fences[job] = fence
+        completed[job] += state == "completed" and was != "completed"
+    problems += [f"completed twice: job {job}" for job, n in completed.items() if n > 1]
+    return problems
+
+
+def main(role: str, db: str, *rest: str) -> int:
+    if role == "client":
+        directory, seed, count, mutant = rest
+        client(db, directory, int(seed), int(count), mutant)
+        return 0
+    name, mutant = rest
+    return pool(db, name, mutant)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
