@@ -85,6 +85,7 @@ BAD_SPECS = {
     "an empty key": command(key=""),
     "a key with a line end": command(key="a\nb"),
     "a unique_key of digits": command(unique_key="7"),
+    "a kind that nobody runs": Spec(task="t", kind="fibre"),  # type: ignore[arg-type]
     "no attempts": command(max_attempts=0),
     "negative attempts": command(max_attempts=-1),
     "a fraction of an attempt": command(max_attempts=1.5),
