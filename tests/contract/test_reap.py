@@ -99,17 +99,6 @@ def test_a_pool_with_more_jobs_than_one_batch_is_reaped_completely(engine: Engin
     assert engine.status().counts["pending"] == 2300
 
 
-def test_a9_jobs_of_a_pool_whose_row_is_gone_are_found_and_handed_back(engine: Engine, pool: HandPool) -> None:
-    (made,) = engine.enqueue([command()])
-    pool.claim_one()
-    with engine.store.transaction():
-        engine.store.ask("remove_pool", pool=pool.id)
-    assert engine.orphaned_pools() == [pool.id]
-    assert engine.status().health == "warning"
-    assert engine.reap(pool.id, 0) == 1
-    assert (engine.job(made.id).state, engine.orphaned_pools()) == ("pending", [])
-
-
 def test_p33_reaping_one_pool_leaves_the_others_alone(engine: Engine) -> None:
     ids = [made.id for made in engine.enqueue([command(), command()])]
     one, two = HandPool(engine, name="same"), HandPool(engine, name="same")

@@ -6,51 +6,51 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from ..core.model import ENDED, STATES
+from ..core.ports import Client
 from ..core.view import Filter, JobView
-from ..engine.engine import Engine
 
 Fences = Mapping[int, int]
 
 
 def check_queue(
-    engine: Engine,
+    queue: Client,
     *,
     acknowledged: Iterable[int] = (),
     removed: Iterable[int] = (),
     fences: Fences | None = None,
 ) -> list[str]:
     """Every broken promise in one line each; empty when all is well. ``fences`` are those seen earlier."""
-    jobs = {job.id: job for job in every_job(engine)}
+    jobs = {job.id: job for job in every_job(queue)}
     problems = [f"job {id} was acknowledged and is gone" for id in set(acknowledged) - set(removed) - jobs.keys()]
     problems += [f"job {id} was removed and is back" for id in set(removed) & jobs.keys()]
-    problems += _totals(engine, jobs)
+    problems += _totals(queue, jobs)
     for job in jobs.values():
-        problems += (f"job {job.id}: {problem}" for problem in _job(engine, job))
+        problems += (f"job {job.id}: {problem}" for problem in _job(queue, job))
     for id, fence in (fences or {}).items():
         if id in jobs and jobs[id].fence < fence:
             problems.append(f"job {id}: its fence fell from {fence} to {jobs[id].fence}")
     return problems
 
 
-def every_job(engine: Engine) -> Iterator[JobView]:
+def every_job(queue: Client) -> Iterator[JobView]:
     before: int | None = None
     while True:
-        page = engine.jobs(Filter(before=before, limit=10_000))
+        page = queue.jobs(Filter(before=before, limit=10_000))
         yield from page.jobs
         if page.next is None:
             return
         before = page.next
 
 
-def _totals(engine: Engine, jobs: Mapping[int, JobView]) -> Iterator[str]:
-    counted = engine.status().counts
+def _totals(queue: Client, jobs: Mapping[int, JobView]) -> Iterator[str]:
+    counted = queue.status().counts
     for state in STATES:
         seen = sum(job.state == state for job in jobs.values())
         if counted[state] != seen:
             yield f"status counts {counted[state]} {state}, there are {seen}"
 
 
-def _job(engine: Engine, job: JobView) -> Iterator[str]:
+def _job(queue: Client, job: JobView) -> Iterator[str]:
     if not 0 <= job.attempts <= job.max_attempts:
         yield f"{job.attempts} attempts of at most {job.max_attempts}"
     if job.state == "processing" and (job.pool is None or not job.attempts or not job.fence):
@@ -63,7 +63,7 @@ def _job(engine: Engine, job: JobView) -> Iterator[str]:
         yield f"completed without a run (attempt {job.attempts}, fence {job.fence})"
     if job.state in ("failed", "dead") and not job.error:
         yield f"{job.state} without a reason"
-    history = engine.history(job.id)
+    history = queue.history(job.id)
     if any(a.fence >= b.fence for a, b in pairwise(history)):
         yield "its history's fences do not rise"
     if history and history[-1].fence > job.fence:
