@@ -219,14 +219,21 @@ def test_drain_ends_when_nothing_is_left(covey: CommandLine) -> None:
 
 def test_tasks_can_be_queued_as_json(covey: CommandLine) -> None:
     (covey.directory / "jobs.py").write_text(
-        "from covey import Covey\napp = Covey()\n\n@app.task\ndef add(a: int, b: int = 1) -> int:\n    return a + b\n"
+        "from covey import Covey\napp = Covey()\n\n@app.task\ndef add(a: int, b: int = 1) -> int:\n    return a + b\n\n"
+        "@app.task\nasync def double(a: int) -> int:\n    return 2 * a\n"
     )
+    covey("enqueue", '{"task": "jobs.double", "kind": "async", "args": [4]}')
     covey("enqueue", '{"task": "jobs.add", "args": [1]}', '{"task": "jobs.add", "args": {"a": 1, "b": 5}}')
     covey("enqueue", '{"task": "jobs.add"}', "--max-attempts", "1")
     covey.env["PYTHONPATH"] = str(covey.directory)
     assert covey("worker", "start", "--app", "jobs:app", "--drain", "--quiet", "--count", "1").code == 0
     jobs = covey("list", "--json").json[::-1]
-    assert [(job["state"], job["result"]) for job in jobs] == [("completed", 2), ("completed", 6), ("dead", None)]
+    assert [(job["state"], job["result"]) for job in jobs] == [
+        ("completed", 8),
+        ("completed", 2),
+        ("completed", 6),
+        ("dead", None),
+    ]
 
 
 def test_the_demo_ends_well_and_leaves_nothing(covey: CommandLine) -> None:

@@ -12,8 +12,8 @@ from ..errors import CoveyError, InvalidInput
 from .times import moment, seconds
 
 FIELDS = (
-    "id, key, command, argv, task, args, queue, priority, run_at, delay, max_attempts, max_retries, timeout, cwd, env, "
-    "batch, labels, if_exists, keep_background"
+    "id, key, command, argv, task, args, kind, queue, priority, run_at, delay, max_attempts, max_retries, timeout, cwd, "
+    "env, batch, labels, if_exists, keep_background"
 )
 _KNOWN = frozenset(FIELDS.split(", "))
 
@@ -169,8 +169,9 @@ def _command_or_task(fields: Mapping[str, Any], options: dict[str, Any], setting
         raise InvalidInput("one of command, argv and task is needed" + (f", not {' and '.join(what)}" if what else ""))
     if what[0] == "task":
         return _task(fields, options, settings)
-    if fields.get("args") is not None:
-        raise InvalidInput("args belong to a task; a command with its arguments is a list in argv")
+    for name in ("args", "kind"):
+        if fields.get(name) is not None:
+            raise InvalidInput(f"{name} belongs to a task; a command with its arguments is a list in argv")
     command = fields[what[0]]
     if what[0] == "argv" and not isinstance(command, list):
         raise InvalidInput('argv: a list of strings is needed, as in ["ls", "-l"]')
@@ -191,4 +192,7 @@ def _task(fields: Mapping[str, Any], options: dict[str, Any], settings: Mapping[
         raise InvalidInput("args: a list, or an object with names, is needed")
     payload: list[Any] = [given, {}] if isinstance(given, list) else [[], given]
     text = codec.encode(payload, what="args") if given else None
-    return specs.task_spec(specs.is_text(fields["task"], "task"), settings=settings, args=text, **options)
+    kind = fields.get("kind") or "sync"
+    if kind not in ("sync", "async"):
+        raise InvalidInput(f"kind {kind!r}: sync, or async for a task that is an async function")
+    return specs.task_spec(specs.is_text(fields["task"], "task"), settings=settings, kind=kind, args=text, **options)
