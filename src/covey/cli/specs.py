@@ -12,8 +12,8 @@ from ..errors import CoveyError, InvalidInput
 from .times import moment, seconds
 
 FIELDS = (
-    "id, key, command, argv, task, args, kind, queue, priority, run_at, delay, max_attempts, max_retries, timeout, cwd, "
-    "env, batch, labels, if_exists, keep_background"
+    "id, key, command, argv, task, args, kind, queue, priority, run_at, delay, max_attempts, max_retries, timeout, "
+    "cwd, env, batch, labels, if_exists, keep_background"
 )
 _KNOWN = frozenset(FIELDS.split(", "))
 
@@ -192,7 +192,7 @@ def _task(fields: Mapping[str, Any], options: dict[str, Any], settings: Mapping[
         raise InvalidInput("args: a list, or an object with names, is needed")
     payload: list[Any] = [given, {}] if isinstance(given, list) else [[], given]
     text = codec.encode(payload, what="args") if given else None
-    kind = fields.get("kind") or "sync"
+    kind: Any = fields.get("kind") or "sync"
     if kind not in ("sync", "async"):
         raise InvalidInput(f"kind {kind!r}: sync, or async for a task that is an async function")
     return specs.task_spec(specs.is_text(fields["task"], "task"), settings=settings, kind=kind, args=text, **options)
