@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -51,6 +52,20 @@ def trace(text: Any) -> None:
 @app.task
 def trace_in(name: str, text: Any) -> None:
     leave_trace(text, name)
+
+
+@app.task
+def trace_or_hold(name: str, until: str, text: Any, slow: bool) -> None:
+    leave_trace(text, name)
+    if slow:
+        wait_for(until)
+
+
+@app.task
+def in_and_out(name: str, seconds: float) -> None:
+    leave_trace("+", name)
+    time.sleep(seconds)
+    leave_trace("-", name)
 
 
 @app.task
@@ -138,6 +153,33 @@ def waits_as_a_child(text: str) -> None:
     child = subprocess.Popen(["sh", "-c", "sleep 1000 & sleep 1000"], start_new_session=True)
     leave_trace(child.pid, text)
     time.sleep(1000)
+
+
+@app.task
+def prints(mega: int) -> None:
+    print("head")
+    for _ in range(mega):
+        print("x" * 999_999)
+    print("tail")
+
+
+@app.task
+async def aprints(mega: int) -> None:
+    print("head")
+    for _ in range(mega):
+        print("x" * 999_999)
+        await asyncio.sleep(0)
+    print("tail")
+
+
+@app.task
+def starts_from_a_thread(text: str) -> int:
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(subprocess.Popen(["sleep", "1000"]).pid))
+    thread.start()
+    thread.join()
+    time.sleep(0.1)
+    return found[0]
 
 
 # ── steering ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -42,6 +42,8 @@ class Member:
         self.error: str | None = None
         self.orphan = False  # its zygote is gone: nobody will tell us of its end
         self.doomed = False  # we are killing it
+        self.heard_at = 0.0  # its last sign of life, or when it was first given something after that
+        self.idle_until = 0.0  # it took nothing of what it was given: others are preferred until then
         self.jobs, self.far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.jobs.setblocking(False)
         self.reports, self._far_reports = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -68,7 +70,9 @@ class Member:
 
     @property
     def ready(self) -> bool:
-        return self.state == "ready" and not self.orphan and not self.doomed
+        if self.state != "ready" or self.orphan or self.doomed:
+            return False
+        return not self.idle_until or time.monotonic() >= self.idle_until
 
     def send(self, flight: Flight) -> bool:
         """The job is in the worker's socket; False if that is full."""
@@ -77,6 +81,8 @@ class Member:
             wire.send_job(self.jobs, message)
         except BlockingIOError:
             return False
+        if not self.flights:
+            self.heard_at = time.monotonic()
         self.flights[flight.serial] = flight
         return True
 
@@ -103,6 +109,7 @@ class Member:
             pass
         except ConnectionResetError:
             ended = True
+        self.heard_at = time.monotonic()
         messages = wire.unframe(self.buffer)
         if ended and not messages:
             raise EOFError

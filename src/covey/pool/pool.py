@@ -31,6 +31,8 @@ from .member import Flight, Member
 from .window import AHEAD_S, Window
 
 LOOK_S = 0.010  # how soon a job that has not been seen running is looked for
+STALLED_S = 0.25  # a worker that has not begun anything for so long is passed over
+PASSED_OVER_S = 1.0
 ROSTER_S = 0.5  # how soon a change among the workers is shown
 STOP_GRACE_S = 5.0  # TERM to KILL, for time-outs and cancels
 KILL_GRACE_S = 0.5  # the same when the pool itself is in a hurry
@@ -71,6 +73,7 @@ class Pool:
         self._cancels: set[tuple[int, int]] = set()
         self._look_at = 0.0
         self._roster_at = 0.0
+        self._roster_due = False  # something happened since it was last shown
         self._roster_key: object = None
         self._beat_roster_at = 0.0
         self._later: float | None = None
@@ -117,6 +120,8 @@ class Pool:
         if self._crew.coming():
             times.append(now + 0.5)
         times.append(max(self._beat_roster_at, now + 0.05))
+        if self._roster_due:
+            times.append(self._roster_at)
         return max(0.0, min(times) - now)
 
     def _tick(self) -> None:
@@ -290,7 +295,11 @@ class Pool:
     def _look(self, now: float) -> None:
         """Time-outs, stalled workers, workers that do not stop; and when to look again."""
         now_ns, soonest = time.monotonic_ns(), float("inf")
+        self._look_at = 0.0
         for member in list(self._crew.members.values()):
+            if member.idle_until and now >= member.idle_until:
+                member.idle_until = 0.0
+                self._offer()
             if not member.flights:
                 continue
             running = member.slot.running()
@@ -299,9 +308,12 @@ class Pool:
                     soonest = min(soonest, self._look_at_flight(member, flight, place, (now_ns - since_ns) / 1e9, now))
             if member.kind == "sync" and len(member.flights) > 1:
                 self._relieve(member, running, now_ns)
-            if len(member.flights) > len(running):
+            if not running and now - member.heard_at > STALLED_S:
+                soonest = min(soonest, self._pass_over(member, now))
+            elif len(member.flights) > len(running):
                 soonest = min(soonest, LOOK_S)
-        self._look_at = now + soonest if soonest != float("inf") else 0.0
+        if soonest != float("inf"):
+            self._look_at = min(self._look_at or now + soonest, now + soonest)
 
     def _look_at_flight(self, member: Member, flight: Flight, place: int, elapsed: float, now: float) -> float:
         """Seconds until it must be looked at again."""
@@ -328,6 +340,13 @@ class Pool:
         """Nothing waits behind a stalled worker: what it has not received is taken back and placed anew."""
         if any(now_ns - since_ns > AHEAD_S * 1e9 for _, since_ns in running.values()):
             self._place(member.take_back())
+
+    def _pass_over(self, member: Member, now: float) -> float:
+        """A worker that takes nothing (frozen, starved) gets nothing for a while; what it was sent goes to others."""
+        member.idle_until = now + PASSED_OVER_S
+        self._place(member.take_back())
+        self._offer()
+        return PASSED_OVER_S
 
     # ── cancels and the end ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -385,6 +404,9 @@ class Pool:
             for flight in member.flights.values():
                 if flight.stop is None and flight.serial in places:
                     member.stop(flight, places[flight.serial], "shutdown", KILL_GRACE_S, patience_s=0.5)
+                elif flight.stop is None and not member.doomed:  # received and never begun: it is frozen
+                    member.doomed = True
+                    member.signal(signal.SIGKILL)
         self._look_at = time.monotonic() + LOOK_S
 
     def _begin_anew(self) -> None:
@@ -523,7 +545,8 @@ class Pool:
     def _show_roster(self, now: float) -> None:
         """The workers' state is on its way to the store: with every beat, and soon after a change that lasts."""
         beat = now >= self._beat_roster_at
-        if not beat and now < self._roster_at:
+        self._roster_due = not beat and now < self._roster_at
+        if self._roster_due:
             return
         now_ns, wall = time.monotonic_ns(), time.time_ns() // 1000
         roster = [member.view(now_ns, wall, memory=beat) for member in self._crew.members.values()]

@@ -15,7 +15,7 @@ from typing import Any
 from ..compose import open_engine
 from ..core import codec
 from ..core.model import ENDED, Kind
-from ..core.view import Attempt, Filter, JobView, PoolView
+from ..core.view import Attempt, JobView, PoolView
 from ..engine.specs import shell_spec, task_spec
 from ..env import start_ticks
 from ..worker import family
@@ -297,10 +297,6 @@ class Yard:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def every_id(yard: Yard) -> list[int]:
-    return [job.id for job in yard.engine.jobs(Filter(limit=100_000)).jobs]
 
 
 def gone(*pids: int) -> bool:

@@ -132,9 +132,14 @@ class Commands:
             os.close(handle)
 
     def _stop(self, pid: int, captures: dict[int, Capture]) -> int | None:
-        """TERM, grace, KILL, verified gone; the pipes stay open and are read to the last byte afterwards."""
+        """TERM, grace, KILL, verified gone. The pipes are read meanwhile: a full one would keep its writer."""
+
+        def listen() -> None:
+            for fd, capture in captures.items():
+                _drain(fd, capture)
+
         grace_s = self._station.slot.grace_s(0)
-        _, statuses = family.end_all(grace_s=grace_s, keep=self._kept)
+        _, statuses = family.end_all(grace_s=grace_s, keep=self._kept, meanwhile=listen)
         return os.waitstatus_to_exitcode(statuses[pid]) if pid in statuses else None
 
     def _end_leftovers(self, keep_background: int, err: Capture) -> None:
@@ -142,7 +147,7 @@ class Commands:
         if family.is_empty():
             return
         if keep_background:
-            self._kept = frozenset(family.descendants(os.getpid()))
+            self._kept = frozenset(family.children(os.getpid()))
             return
         ended, _ = family.end_all(grace_s=LEFTOVER_GRACE_S, keep=self._kept)
         if ended:

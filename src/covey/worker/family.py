@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Callable, Container
 
 from ..env import start_ticks
 
@@ -40,9 +41,9 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def descendants(pid: int) -> list[int]:
-    """Everything below a process, parents before children."""
-    found = children(pid)
+def descendants(pid: int, keep: Container[int] = ()) -> list[int]:
+    """Everything below a process, parents before children; nothing of the subtrees in ``keep``."""
+    found = [child for child in children(pid) if child not in keep]
     for child in found:
         found += children(child)
     return found
@@ -66,30 +67,46 @@ def reap() -> dict[int, int]:
     return ended
 
 
-def end_all(*, grace_s: float, keep: frozenset[int] = frozenset()) -> tuple[int, dict[int, int]]:
+def end_all(
+    *, grace_s: float, keep: Container[int] = (), meanwhile: Callable[[], None] = lambda: None
+) -> tuple[int, dict[int, int]]:
     """This process has no descendants any more, but those in ``keep``: (how many were signalled, their statuses).
 
-    Descendants cannot outrun this: as subreaper we adopt what their dying parents leave, and look again.
+    Descendants cannot outrun this: as subreaper we adopt what their dying parents leave, and look again. All are told
+    once; what one of them starts to clean up after itself has the rest of the grace.
     """
-    signalled: set[int] = set()
-    statuses: dict[int, int] = {}
+    statuses = reap()
+    signalled = _tell(keep) if grace_s > 0 else set()
     deadline = time.monotonic() + grace_s
     pause = 0.0005
-    told: set[int] = set()
-    while True:
-        statuses |= reap()
-        left = [pid for pid in descendants(os.getpid()) if pid not in keep and start_ticks(pid) is not None]
-        if not left and (is_empty() or keep or not children(os.getpid())):
-            return len(signalled), statuses
+    while left := _living(keep):
         signalled.update(left)
         if time.monotonic() >= deadline:
             send(left, signal.SIGKILL)
-        elif fresh := [pid for pid in left if pid not in told]:
-            send(fresh, signal.SIGTERM)
-            send(fresh, signal.SIGCONT)  # a stopped process would not hear the first
-            told.update(fresh)
+        meanwhile()
         time.sleep(pause)
         pause = min(pause * 2, 0.02)
+        statuses |= reap()
+    meanwhile()
+    return len(signalled), statuses | reap()
+
+
+def _tell(keep: Container[int]) -> set[int]:
+    """Everybody has a TERM. Frozen before: who is listed cannot fork any more, so nobody is born unheard.
+
+    The kernel restarts a fork that finds a signal pending, so a child is either in our next list or never was.
+    """
+    frozen: set[int] = set()
+    while fresh := [pid for pid in _living(keep) if pid not in frozen]:
+        send(fresh, signal.SIGSTOP)
+        frozen.update(fresh)
+    send(list(frozen), signal.SIGTERM)
+    send(list(frozen), signal.SIGCONT)
+    return frozen
+
+
+def _living(keep: Container[int]) -> list[int]:
+    return [pid for pid in descendants(os.getpid(), keep) if start_ticks(pid) is not None]
 
 
 def marked(prefix: str) -> list[int]:
