@@ -16,7 +16,7 @@ NAME = "commands"
 
 
 def run(quick: bool) -> Iterator[Figure | Remark]:
-    count, rounds = (500, 3) if quick else (2_000, 5)
+    count, rounds = (500, 3) if quick else (2_000, 3)
     if shutil.which("xargs") is None:
         yield Remark(NAME, "xargs is not installed here")
         return

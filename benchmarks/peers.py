@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -25,7 +26,7 @@ def install(name: str) -> Path | None:
     if name not in _failed:
         done = subprocess.run(
             [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", name],
-            capture_output=True, text=True,
+            capture_output=True, text=True, env=os.environ | {"CARGO_NET_RETRY": "0"},
         )  # fmt: skip
         if done.returncode == 0 and _has(python, name):
             return python
