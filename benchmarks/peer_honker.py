@@ -15,9 +15,11 @@ def noop(n, text):
     pass
 
 
-queue = honker.open(os.path.join(place, "honker.db")).queue("bench")
-for n in range(options["jobs"]):
-    queue.enqueue({"n": n, "text": text})
+db = honker.open(os.path.join(place, "honker.db"))
+queue = db.queue("bench")
+with db.transaction() as tx:
+    for n in range(options["jobs"]):
+        queue.enqueue({"n": n, "text": text}, tx=tx)
 done = 0
 began = time.monotonic()
 while jobs := queue.claim_batch("w", options["batch"]):
