@@ -155,8 +155,11 @@ class Starter:
             nursery.close()
             self._preload = False
             nursery = self._birth()
-        for kind in sorted(set(told.tasks.values())):
-            self._kinds["async" if kind == "async" else "sync"] = self._count
+        if self._options.app:
+            # A task may be queued by name as the wrong kind, or have changed since: each kind has somebody to say so.
+            kinds = set(told.tasks.values())
+            self._kinds["sync"] = self._count if "sync" in kinds else 1
+            self._kinds["async"] = self._count if "async" in kinds else 1
         return nursery
 
     def _birth(self) -> Nursery:
