@@ -95,7 +95,9 @@ def test_a_reaper_that_dies_before_its_commit_has_done_nothing(engine: Engine, p
 def test_a_pool_with_more_jobs_than_one_batch_is_reaped_completely(engine: Engine, pool: HandPool) -> None:
     engine.enqueue([command() for _ in range(2300)])
     assert len(pool.claim(2300)) == 2300
+    assert engine.orphaned_pools() == []
     assert pool.lose() == 2300
+    assert engine.orphaned_pools() == []
     assert engine.status().counts["pending"] == 2300
 
 

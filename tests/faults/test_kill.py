@@ -21,7 +21,7 @@ def test_nothing_is_lost_doubled_or_charged_wrongly_under_random_kills(tmp_path:
     ("mutant", "symptom"),
     [
         ("no_fence", "went from cancelled to completed"),
-        ("early_answer", "was acknowledged and is not there"),
+        ("early_answer", "told twice: id"),
         ("uncounted", "without an attempt counted"),
     ],
 )

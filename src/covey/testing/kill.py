@@ -129,7 +129,7 @@ def _spec(rng: random.Random, directory: str) -> Spec:
 
 
 def _answer_before_commit(engine: Engine, specs: list[Spec], acks: Path) -> None:
-    """Mutant: the client is told before the commit, and now and then dies in between."""
+    """Mutant: the client is told before the commit, and now and then dies in between: its ids go to somebody else."""
     (last,) = engine.store.dialect.query("select coalesce(max(seq), 0) from sqlite_sequence where name = 'jobs'", {})[0]
     _append(acks, "".join(f"{last + 1 + n}\n" for n in range(len(specs))))
     if random.random() < 0.1:
