@@ -90,6 +90,8 @@ def check_queue(name: str) -> str:
 def check_text(text: str, what: str, *, most: int) -> str:
     if not text or len(text) > most:
         raise InvalidInput(f"{what}: needs 1 to {most} characters, got {len(text)}")
+    if text.isascii() and text.isprintable():
+        return text
     if bad := next((c for c in text if unicodedata.category(c) in ("Cc", "Cs")), None):
         raise InvalidInput(f"{what}: the character U+{ord(bad):04X} cannot be stored in a name")
     return text

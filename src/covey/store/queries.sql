@@ -176,7 +176,7 @@ select name from lanes where name is not null
 
 -- name: claim_stream
 select * from (
-    select id, kind, priority, seq from {jobs}
+    select id, kind, priority, seq, queue from {jobs}
     where state = 'pending' and queue = :queue_N and kind = :kind_N and interruptions < :lonely
     order by priority desc, seq, id limit :limit_N
 )

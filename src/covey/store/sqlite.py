@@ -161,7 +161,7 @@ class Sqlite:
         with self._lock, self._explained():
             return self._db.execute(sql, params).fetchall()
 
-    def execute_many(self, sql: str, rows: Iterable[Params]) -> None:
+    def execute_many(self, sql: str, rows: Iterable[Params | tuple[Any, ...]]) -> None:
         self._db.executemany(sql, rows)
 
     def script(self, sql: str) -> None:
