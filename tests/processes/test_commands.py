@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from covey.core.model import Policy, Spec
 from covey.testing import until
 from covey.testing.pools import RunningPool, Yard
 
@@ -119,6 +120,14 @@ def test_a72_arguments_too_long_for_the_system_fail_with_a_reason(busy: Yard) ->
 def test_a72_each_of_these_is_tried_as_often_as_any_failure_and_does_not_loop(busy: Yard) -> None:
     (job,) = busy.ends(busy.shell(["no-such-program"], max_attempts=2, backoff_base=1.0, backoff_cap_s=0.0))
     assert (job.state, job.attempts, len(busy.engine.history(job.id))) == ("dead", 2, 2)
+
+
+@pytest.mark.parametrize("args", ['{"command": "a\\u0000b"}', "{}", "[]"])
+def test_a72_a_request_that_is_no_command_fails_its_job_and_not_the_worker(busy: Yard, args: str) -> None:
+    spec = Spec(task="shell", kind="command", args=args, policy=Policy(max_attempts=1))
+    (job,) = busy.ends(busy.engine.enqueue([spec])[0].id)
+    assert job.state == "dead"
+    assert (job.error or "").startswith("this is no command that can be run: ")
 
 
 def test_delays_of_two_and_four_seconds_are_really_waited_for(yard: Yard) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -208,6 +209,34 @@ def test_a64_a_python_task_that_prints_without_end_costs_little_memory(
         assert attempt.stdout.endswith("\ntail\n")
         assert len(attempt.stdout) < (1 << 20) + 100
         assert attempt.stdout_dropped > 1_000_000
+
+
+def test_a64_a_python_task_that_prints_without_end_fills_no_disk(yard: Yard) -> None:
+    yard.pool(count=1)
+    id = yard.call("prints_and", 100, "go")
+    live = Path(f"{yard.db}-covey/live/{id}.{yard.runs(id).fence}.out")
+    yard.trace("printed")
+    until(lambda: live.stat().st_blocks * 512 <= 8 << 20, 5, "its middle is a hole")
+    (yard.home / "go").touch()
+    yard.completes(id)
+    stdout = yard.attempt(id).stdout
+    assert stdout.startswith("head\nxxx")
+    assert stdout.endswith("xxx\ntail\n")
+    assert "\0" not in stdout
+    assert "\ufffd" not in stdout
+
+
+def test_a64_what_a_lost_worker_had_printed_is_kept_without_reading_all_of_it(yard: Yard) -> None:
+    pool = yard.pool(count=1).started()
+    before = memory(pool.pid)
+    id = yard.call("prints_and", 100, "die", max_attempts=1)
+    (job,) = yard.ends(id)
+    assert (job.state, job.attempts) == ("dead", 1)
+    assert memory(pool.pid) - before < 32 << 20
+    attempt = yard.attempt(id)
+    assert attempt.stdout.startswith("head\nxxx")
+    assert attempt.stdout.endswith("xxx\ntail\n")
+    assert attempt.stdout_dropped > 50_000_000
 
 
 def test_a66_many_short_commands_leave_no_zombies_descriptors_or_threads(

@@ -164,6 +164,16 @@ def prints(mega: int) -> None:
 
 
 @app.task
+def prints_and(mega: int, then: str) -> None:
+    prints(mega)
+    sys.stdout.flush()
+    leave_trace("printed", "printed")
+    if then == "die":
+        os._exit(1)
+    wait_for(then)
+
+
+@app.task
 async def aprints(mega: int) -> None:
     print("head")
     for _ in range(mega):

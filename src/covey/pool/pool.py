@@ -213,16 +213,16 @@ class Pool:
         for member in self._crew.by_kind.get(claim.kind, ()):
             if len(member.flights) < load and member.ready:
                 best, load = member, len(member.flights)
-        if best is None or (load >= best.places and (claim.kind != "sync" or load >= self._window.of(claim.task))):
+        if best is None or load >= max(best.places, self._window.of(claim.kind, claim.task)):
             return None
         if load == 0 and claim.kind != "async" and self._working() >= self._count:
-            return self._busiest_room(claim) if claim.kind == "sync" else None
+            return self._room_behind(claim)
         return best
 
-    def _busiest_room(self, claim: Claim) -> Member | None:
+    def _room_behind(self, claim: Claim) -> Member | None:
         """Another worker may not start, but behind a short job of a working one there may be room."""
-        room = self._window.of(claim.task)
-        working = [member for member in self._crew.of("sync") if 0 < len(member.flights) < room]
+        room = self._window.of(claim.kind, claim.task)
+        working = [member for member in self._crew.of(claim.kind) if 0 < len(member.flights) < room]
         return min(working, key=lambda member: len(member.flights), default=None)
 
     def _working(self) -> int:
@@ -235,7 +235,8 @@ class Pool:
         for member in self._crew.members.values():
             if member.ready:
                 ready[member.kind] += 1
-        offer = Offer(ready, self._count, self._window.ahead(), self._crew.concurrency)
+        ahead = {kind: self._window.ahead(kind) for kind in ("command", "sync")}
+        offer = Offer(ready, self._count, ahead, self._crew.concurrency)
         self._exchange.offer(None if self._stopping else offer)
 
     # ── results back ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -261,7 +262,7 @@ class Pool:
             return
         report = message.report
         if report.started_at and report.finished_at:
-            self._window.note(flight.claim.task, (report.finished_at - report.started_at) / 1e6)
+            self._window.note(member.kind, flight.claim.task, (report.finished_at - report.started_at) / 1e6)
         if flight.stop:
             self._explain_stop(flight, report)
         member.done += 1
@@ -306,7 +307,7 @@ class Pool:
             for serial, (place, since_ns) in running.items():
                 if flight := member.flights.get(serial):
                     soonest = min(soonest, self._look_at_flight(member, flight, place, (now_ns - since_ns) / 1e9, now))
-            if member.kind == "sync" and len(member.flights) > 1:
+            if member.kind != "async" and len(member.flights) > 1:
                 self._relieve(member, running, now_ns)
             if not running and now - member.heard_at > STALLED_S:
                 soonest = min(soonest, self._pass_over(member, now))
@@ -319,7 +320,9 @@ class Pool:
         """Seconds until it must be looked at again."""
         claim = flight.claim
         if elapsed > AHEAD_S:
-            self._window.note_at_least(claim.task, elapsed)
+            self._window.note_at_least(claim.kind, claim.task, elapsed)
+        if flight.live and member.kind == "sync":
+            output.hollow_out(self._live, claim.id, claim.fence)
         if flight.kill_at is not None:
             if now >= flight.kill_at and not member.doomed:
                 member.doomed = True
@@ -360,7 +363,7 @@ class Pool:
             wanted = {flight.serial for flight in member.flights.values() if flight.claim.id in ids and not flight.stop}
             if not wanted:
                 continue
-            back = member.take_back() if member.kind == "sync" and len(member.flights) > 1 else []
+            back = member.take_back() if member.kind != "async" and len(member.flights) > 1 else []
             for claim in back:
                 if claim.id in ids:
                     self._unsent.append(Report(claim.id, claim.fence, "gone"))

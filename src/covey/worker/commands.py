@@ -58,7 +58,7 @@ class Commands:
         err = Capture(live_path(self._station.live, claim.id, claim.fence, "err"))
         try:
             pid, readers = self._spawn(dispatch)
-        except OSError as error:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             told = report(dispatch, "failure", started_at)
             told.exit_code, told.error = _spawn_problem(error, claim.cwd)
             return told
@@ -169,8 +169,10 @@ def _executable(name: str, env: dict[str, str]) -> str:
     raise OSError(code, os.strerror(code), name)
 
 
-def _spawn_problem(error: OSError, cwd: str | None) -> tuple[int, str]:
+def _spawn_problem(error: Exception, cwd: str | None) -> tuple[int, str]:
     """(exit code as a shell would give it, reason)."""
+    if not isinstance(error, OSError):
+        return 126, f"this is no command that can be run: {error}"
     name = error.filename
     if name is not None and cwd is not None and os.fspath(name) == cwd:
         return 126, f"cannot enter the directory {cwd}: {error.strerror}"

@@ -30,7 +30,6 @@ class Coroutines:
         self._free = list(range(station.slot.places))
         self._running: dict[int, tuple[int, asyncio.Task[None]]] = {}  # place → serial, task
         self._stopped: set[int] = set()
-        self._room = asyncio.Event()
 
     def serve(self) -> None:
         sys.stdout, sys.stderr = Routed(0, sys.stdout), Routed(1, sys.stderr)

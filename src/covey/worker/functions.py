@@ -19,7 +19,7 @@ from ..core.model import Report
 from ..errors import Abort, CoveyError, Retry, Snooze, Stopped
 from . import family
 from .context import Context
-from .output import CAP, Capture, join, live_path
+from .output import Capture, join, live_path, read_ends
 from .station import Station, report
 from .wire import Dispatch
 
@@ -137,24 +137,13 @@ class Files:
             return None
         captures = Capture(), Capture()
         for fd, own, capture in zip((1, 2), self._own, captures, strict=True):
-            _read(fd, capture)
+            read_ends(fd, capture)
             if self._shown is not None:
                 os.dup2(own, fd)
             os.ftruncate(own, 0)
             os.lseek(own, 0, os.SEEK_SET)
         self._shown = None
         return join(*captures)
-
-
-def _read(fd: int, capture: Capture) -> None:
-    """Head and tail of the file; the middle of a huge one is counted, not read."""
-    size = os.fstat(fd).st_size
-    if size <= 2 * CAP:
-        capture.write(os.pread(fd, size, 0))
-        return
-    capture.write(os.pread(fd, CAP, 0))
-    capture.skip(size - 2 * CAP)
-    capture.write(os.pread(fd, CAP, size - CAP))
 
 
 def unknown_task(told: Report, name: str, tasks: dict[str, Task]) -> Report:
