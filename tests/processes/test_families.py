@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -252,6 +253,21 @@ def test_a66_many_short_commands_leave_no_zombies_descriptors_or_threads(
         fds, count = before[pid]
         until(lambda pid=pid, fds=fds: abs(descriptors(pid) - fds) <= 5, 5, "descriptors are back")
         assert abs(threads(pid) - count) <= 1
+
+
+@pytest.mark.parametrize(("task", "kind"), [("leaves_orphans", "sync"), ("aleaves_orphans", "async")])
+def test_a66_a_python_worker_that_has_adopted_many_dead_processes_is_replaced_between_jobs(
+    yard: Yard, task: str, kind: Any
+) -> None:
+    """It may not reap them: they could be what user code is about to wait for."""
+    pool = yard.pool(count=1).started()
+    workers = set()
+    for _ in range(6):
+        (job,) = yard.completes(yard.call(task, 60, kind=kind))
+        assert job.attempts == 1
+        workers.add(job.result)
+        until(lambda: all(len(zombies(pid)) <= 100 for pid in pool.workers()), 5, "no worker carries too many")
+    assert len(workers) >= 2
 
 
 def test_a69_a_job_lives_on_when_threads_of_its_worker_come_and_go(yard: Yard) -> None:

@@ -192,6 +192,22 @@ def starts_from_a_thread(text: str) -> int:
     return found[0]
 
 
+def orphans(count: int) -> int:
+    """Leaves that many dead grandchildren to whoever adopts them."""
+    subprocess.run(["sh", "-c", f"for i in $(seq {count}); do (exec true) & done"], check=True)
+    return os.getpid()
+
+
+@app.task
+def leaves_orphans(count: int) -> int:
+    return orphans(count)
+
+
+@app.task
+async def aleaves_orphans(count: int) -> int:
+    return orphans(count)
+
+
 # ── steering ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

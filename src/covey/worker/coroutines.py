@@ -30,6 +30,7 @@ class Coroutines:
         self._free = list(range(station.slot.places))
         self._running: dict[int, tuple[int, asyncio.Task[None]]] = {}  # place → serial, task
         self._stopped: set[int] = set()
+        self._ended = asyncio.Event()
 
     def serve(self) -> None:
         sys.stdout, sys.stderr = Routed(0, sys.stdout), Routed(1, sys.stderr)
@@ -40,10 +41,9 @@ class Coroutines:
         loop.add_signal_handler(signal.SIGTERM, self._on_term)
         self._station.jobs.setblocking(False)
         self._station.ready()
-        ended = asyncio.Event()
-        loop.add_reader(self._station.jobs, self._on_jobs, ended)
+        loop.add_reader(self._station.jobs, self._on_jobs)
         loop.add_reader(self._station.reports, self._on_pool_gone)
-        await ended.wait()
+        await self._ended.wait()
         while self._running:  # the pool wants no more of us, but it waits for these
             await asyncio.wait([task for _, task in self._running.values()])
 
@@ -53,7 +53,7 @@ class Coroutines:
         family.end_all(grace_s=0)
         os._exit(0)
 
-    def _on_jobs(self, ended: asyncio.Event) -> None:
+    def _on_jobs(self) -> None:
         """Takes what there is room for. The rest stays in the socket, where the pool can take it back."""
         while self._free:
             try:
@@ -62,14 +62,13 @@ class Coroutines:
                 return
             if dispatch is None:
                 asyncio.get_running_loop().remove_reader(self._station.jobs)
-                ended.set()
+                self._ended.set()
                 return
             place = self._free.pop()
             started_at = self._station.begin(place, dispatch.serial)
             task = asyncio.ensure_future(self._run(place, dispatch, started_at))
             self._running[place] = (dispatch.serial, task)
         asyncio.get_running_loop().remove_reader(self._station.jobs)
-        self._ended = ended
 
     def _on_term(self) -> None:
         for place, (serial, task) in list(self._running.items()):
@@ -95,8 +94,10 @@ class Coroutines:
         self._stopped.discard(dispatch.serial)
         del self._running[place]
         if not self._free:
-            asyncio.get_running_loop().add_reader(self._station.jobs, self._on_jobs, self._ended)
+            asyncio.get_running_loop().add_reader(self._station.jobs, self._on_jobs)
         self._free.append(place)
+        if not self._running and family.is_burdened():
+            self._ended.set()
 
     async def _call(self, task: Task, dispatch: Dispatch, place: int, told: Report) -> None:
         claim, serial = dispatch.claim, dispatch.serial

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container
 from ..env import start_ticks
 
 PR_SET_CHILD_SUBREAPER = 36
+MOST_ZOMBIES = 100
 MARK = "COVEY_RUN"  # <database_id>:<pool>:<job>:<fence>, in the environment of everything a pool starts
 
 
@@ -53,6 +54,15 @@ def send(pids: list[int], number: int) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
+
+
+def is_burdened() -> bool:
+    """Whether this process has more dead children than it should carry. In a Python worker they may be somebody's to
+    wait for, so they are never taken from under user code; a fresh worker takes over instead."""
+    if is_empty():
+        return False
+    found = children(os.getpid())
+    return len(found) > MOST_ZOMBIES and sum(start_ticks(pid) is None for pid in found) > MOST_ZOMBIES
 
 
 def reap() -> dict[int, int]:

@@ -23,6 +23,8 @@ from .output import Capture, join, live_path, read_ends
 from .station import Station, report
 from .wire import Dispatch
 
+LOOK_EVERY = 256  # tiny jobs between two looks at what they left
+
 
 class Task(Protocol):
     """What a worker needs to know of a task."""
@@ -47,7 +49,7 @@ class Functions:
         """Returns when the pool has hung up."""
         station = self._station
         station.ready()
-        receive = station.receive
+        receive, jobs = station.receive, 0
         while (dispatch := receive()) is not None:
             started_at = station.begin(0, dispatch.serial)
             told = self._run(dispatch, started_at)
@@ -56,6 +58,9 @@ class Functions:
                 station.end(0, dispatch.serial, told)
                 return  # their statuses were taken from under whatever user code still waits for them: begin afresh
             station.end(0, dispatch.serial, told)
+            jobs += 1
+            if (dispatch.live or not jobs % LOOK_EVERY) and family.is_burdened():
+                return
             receive = station.receive if dispatch.live else station.receive_soon
 
     def _on_term(self, number: int, frame: object) -> None:
