@@ -27,26 +27,25 @@ class Offer(Struct, frozen=True):
 
     ready: dict[str, int]
     count: int  # command and sync workers that may work at a time
-    ahead: int
-    places: int  # of one async worker
+    ahead: dict[str, int]  # jobs of one such worker
+    places: int  # jobs of one async worker
 
     def total(self) -> int:
-        return sum(self.ready.values()) * self.ahead
+        return sum(ready * self.ahead.get(kind, 1) for kind, ready in self.ready.items())
 
     def room(self, queues: tuple[str, ...] | None, load: dict[str, int]) -> Want:
         """Free places by kind, beside what is held already."""
-        commands, syncs = load.get("command", 0), load.get("sync", 0)
-        idle = max(0, self.count - commands - min(self.count, -(-syncs // self.ahead)))
+        working = {kind: -(-load.get(kind, 0) // ahead) for kind, ahead in self.ahead.items()}
         free: dict[str, int] = {}
         for kind, ready in self.ready.items():
             if kind == "async":
-                free[kind] = max(0, ready * self.places - load.get(kind, 0))
-            elif kind == "sync":
-                free[kind] = max(0, min(ready, self.count - commands) * self.ahead - syncs)
+                places = ready * self.places
             else:
-                free[kind] = max(0, min(idle, ready - commands))
-        bound = max(free.get("command", 0), free.get("sync", 0))
-        return Want(queues, free, bound + free.get("async", 0), idle=idle > 0)
+                others = sum(working.values()) - working[kind]
+                places = min(ready, max(0, self.count - others)) * self.ahead[kind]
+            free[kind] = max(0, places - load.get(kind, 0))
+        bound = max((free.get(kind, 0) for kind in self.ahead), default=0)
+        return Want(queues, free, bound + free.get("async", 0), idle=sum(working.values()) < self.count)
 
 
 class Exchange:

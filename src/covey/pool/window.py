@@ -3,42 +3,41 @@
 from __future__ import annotations
 
 AHEAD_S = 0.020
-MOST_AHEAD = 200
+MOST_AHEAD = {"sync": 200, "command": 4}  # a command costs a millisecond to start: a few hide the commit
 WEIGHT = 0.2
 
 
 class Window:
-    """A moving average of run times per task, and over all tasks."""
+    """Moving averages of run times: per task, and over all tasks of a kind."""
 
     def __init__(self) -> None:
-        self._averages: dict[str, float] = {}
-        self._overall: float | None = None
+        self._tasks: dict[str, float] = {}
+        self._kinds: dict[str, float] = {}
 
-    def note(self, task: str, seconds: float) -> None:
-        before = self._averages.get(task)
-        self._averages[task] = seconds if before is None else before + WEIGHT * (seconds - before)
-        self._overall = seconds if self._overall is None else self._overall + WEIGHT * (seconds - self._overall)
+    def note(self, kind: str, task: str, seconds: float) -> None:
+        for averages, name in ((self._tasks, task), (self._kinds, kind)):
+            before = averages.get(name, seconds)
+            averages[name] = before + WEIGHT * (seconds - before)
 
-    def note_at_least(self, task: str, seconds: float) -> None:
+    def note_at_least(self, kind: str, task: str, seconds: float) -> None:
         """It has run for that long and is not done: waiting for its end to learn would be too late."""
-        if seconds > self._averages.get(task, 0.0):
-            self._averages[task] = seconds
-        if self._overall is not None and seconds > self._overall:
-            self._overall = seconds
+        for averages, name in ((self._tasks, task), (self._kinds, kind)):
+            if seconds > averages.get(name, 0.0):
+                averages[name] = seconds
 
     def is_short(self, task: str) -> bool:
         """Whether another job may be put behind one of these."""
-        return self._averages.get(task, AHEAD_S) < AHEAD_S
+        return self._tasks.get(task, AHEAD_S) < AHEAD_S
 
-    def ahead(self) -> int:
-        """How many jobs one worker may have, the running one included."""
-        return self._for(self._overall)
+    def ahead(self, kind: str) -> int:
+        """How many jobs one worker of that kind may have, the running one included."""
+        return _jobs(kind, self._kinds.get(kind))
 
-    def of(self, task: str) -> int:
-        return self._for(self._averages.get(task))
+    def of(self, kind: str, task: str) -> int:
+        return _jobs(kind, self._tasks.get(task))
 
-    @staticmethod
-    def _for(average: float | None) -> int:
-        if average is None or average >= AHEAD_S:
-            return 1
-        return min(MOST_AHEAD, max(1, int(AHEAD_S / max(average, 1e-6))))
+
+def _jobs(kind: str, average: float | None) -> int:
+    if average is None or average >= AHEAD_S:
+        return 1
+    return min(MOST_AHEAD.get(kind, 1), max(1, int(AHEAD_S / max(average, 1e-6))))
