@@ -25,15 +25,17 @@ from ..env import failpoint
 from ..log import Log
 from ..worker import output, wire
 from .crew import Crew, describe
-from .exchange import Exchange, Offer
+from .dispatch import Dispatch
+from .exchange import Exchange
 from .forking import Nursery
 from .member import Flight, Member
+from .roster import Roster
+from .verdict import explain_stop, lost_report
 from .window import AHEAD_S, Window
 
 LOOK_S = 0.010  # how soon a job that has not been seen running is looked for
 STALLED_S = 0.25  # a worker that has not begun anything for so long is passed over
 PASSED_OVER_S = 1.0
-ROSTER_S = 0.5  # how soon a change among the workers is shown
 STOP_GRACE_S = 5.0  # TERM to KILL, for time-outs and cancels
 KILL_GRACE_S = 0.5  # the same when the pool itself is in a hurry
 GIVE_UP_S = 10.0  # after the last job was killed: how long the store may take to hear of it
@@ -51,31 +53,27 @@ class Pool:
         *,
         kinds: dict[Kind, int],
         count: int,
-        queues: tuple[str, ...] | None,
         live: str,
         grace_s: float,
         rejoin: Callable[[], None],
     ) -> None:
         self._exchange, self._crew, self._birth, self._log = exchange, crew, birth, log
-        self._kinds, self._count, self._queues = kinds, count, queues
+        self._kinds = kinds
         self._live, self._grace_s, self._rejoin = live, grace_s, rejoin
         self._window = Window()
+        self._dispatch = Dispatch(crew, self._window, kinds=kinds, count=count)
+        self._roster = Roster(crew)
         self._lock = threading.Lock()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._news: list[Reply] = []  # answers that the main thread must act on
         self._selector = selectors.DefaultSelector()
         self._nursery: Nursery | None = None
-        self._serial = 0
         self._unsent: list[Report] = []
         self._stopping = False
         self._kill_at: float | None = None
         self._had_to_kill = False
         self._cancels: set[tuple[int, int]] = set()
         self._look_at = 0.0
-        self._roster_at = 0.0
-        self._roster_due = False  # something happened since it was last shown
-        self._roster_key: object = None
-        self._beat_roster_at = 0.0
         self._later: float | None = None
         self._announced = False
         self._began = time.monotonic()
@@ -119,9 +117,7 @@ class Pool:
         times = [at for at in (self._look_at, self._later, self._kill_at) if at]
         if self._crew.coming():
             times.append(now + 0.5)
-        times.append(max(self._beat_roster_at, now + 0.05))
-        if self._roster_due:
-            times.append(self._roster_at)
+        times.append(self._roster.wake_at(now))
         return max(0.0, min(times) - now)
 
     def _tick(self) -> None:
@@ -135,7 +131,8 @@ class Pool:
             member.signal(signal.SIGKILL)
         if self._kill_at and now >= self._kill_at:
             self._kill_running()
-        self._show_roster(now)
+        if (roster := self._roster.news(now)) is not None:
+            self._exchange.tell(roster=roster)
         self._send_reports()
 
     def _finished(self) -> bool:
@@ -193,51 +190,16 @@ class Pool:
     def _place(self, claims: Iterable[Claim]) -> None:
         """Each claim is in a worker's socket, or on its way back."""
         for claim in claims:
-            member = None if self._stopping else self._choose(claim)
-            if member is None or not self._send(member, claim):
+            if self._stopping or not self._dispatch.send(claim):
                 self._unsent.append(Report(claim.id, claim.fence, "taken_back"))
-
-    def _send(self, member: Member, claim: Claim) -> bool:
-        self._serial += 1
-        flight = Flight(claim, self._serial, claim.kind == "command" or not self._window.is_short(claim.task))
-        if not member.send(flight):
-            return False
-        soon = time.monotonic() + LOOK_S
-        if not self._look_at or soon < self._look_at:  # its time-out may be shorter than the wait for an older job
-            self._look_at = soon
-        return True
-
-    def _choose(self, claim: Claim) -> Member | None:
-        """The least loaded worker of the kind that has room; beyond one job only where jobs are short."""
-        best, load = None, 1 << 30
-        for member in self._crew.by_kind.get(claim.kind, ()):
-            if len(member.flights) < load and member.ready:
-                best, load = member, len(member.flights)
-        if best is None or load >= max(best.places, self._window.of(claim.kind, claim.task)):
-            return None
-        if load == 0 and claim.kind != "async" and self._working() >= self._count:
-            return self._room_behind(claim)
-        return best
-
-    def _room_behind(self, claim: Claim) -> Member | None:
-        """Another worker may not start, but behind a short job of a working one there may be room."""
-        room = self._window.of(claim.kind, claim.task)
-        working = [member for member in self._crew.of(claim.kind) if 0 < len(member.flights) < room]
-        return min(working, key=lambda member: len(member.flights), default=None)
-
-    def _working(self) -> int:
-        """Workers that are bound to one job at a time and have one."""
-        return sum(bool(m.flights) for m in self._crew.members.values() if m.kind != "async")
+                continue
+            soon = time.monotonic() + LOOK_S
+            if not self._look_at or soon < self._look_at:  # its time-out may be shorter than the wait for an older job
+                self._look_at = soon
 
     def _offer(self) -> None:
         """The store thread knows how much we can hold. Nothing while stopping."""
-        ready: dict[str, int] = dict.fromkeys(self._kinds, 0)
-        for member in self._crew.members.values():
-            if member.ready:
-                ready[member.kind] += 1
-        ahead = {kind: self._window.ahead(kind) for kind in ("command", "sync")}
-        offer = Offer(ready, self._count, ahead, self._crew.concurrency)
-        self._exchange.offer(None if self._stopping else offer)
+        self._exchange.offer(None if self._stopping else self._dispatch.offer())
 
     # ── results back ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -264,7 +226,7 @@ class Pool:
         if report.started_at and report.finished_at:
             self._window.note(member.kind, flight.claim.task, (report.finished_at - report.started_at) / 1e6)
         if flight.stop:
-            self._explain_stop(flight, report)
+            explain_stop(flight, report)
         member.done += 1
         if report.outcome in ("failure", "abort"):
             member.failed += 1
@@ -275,15 +237,6 @@ class Pool:
         if flight.live:
             output.drop_live(self._live, report.id, report.fence)
         self._unsent.append(report)
-
-    def _explain_stop(self, flight: Flight, report: Report) -> None:
-        """A worker only knows that it was told to stop; here is why."""
-        if flight.stop == "cancel":
-            report.outcome = "gone"
-        elif flight.stop == "timeout" and report.outcome != "success":
-            report.outcome = "failure"
-            report.error = f"timed out after {flight.claim.timeout_s:g} s"
-            report.detail = None
 
     def _send_reports(self) -> None:
         if self._unsent:
@@ -513,7 +466,9 @@ class Pool:
                         member.state, member.error = "broken", message.error
         running = member.slot.running()
         for flight in list(member.flights.values()):
-            self._unsent.append(self._lost_report(member, flight, flight.serial in running, how))
+            report = lost_report(member, flight, how, self._live, started=flight.serial in running)
+            self.failed += report.outcome == "worker_lost"
+            self._unsent.append(report)
         if (member.flights or member.state != "ready") and not self._stopping:
             self._log.worker_lost(member.name, f"{how}{f' ({member.error})' if member.error else ''}")
         member.flights.clear()
@@ -522,41 +477,3 @@ class Pool:
         self._announce()
         self._offer()
         self._send_reports()
-
-    def _lost_report(self, member: Member, flight: Flight, started: bool, how: str) -> Report:
-        claim = flight.claim
-        report = Report(claim.id, claim.fence, "taken_back", worker=member.name)
-        if flight.live:
-            report.output = output.salvage(self._live, claim.id, claim.fence)
-            output.drop_live(self._live, claim.id, claim.fence)
-        if not started:
-            report.output = None
-            return report
-        report.outcome = "worker_lost"
-        report.error = f"worker lost: {member.name} {how}"
-        if flight.stop:
-            report.outcome = "stopped"
-            self._explain_stop(flight, report)
-        elif member.doomed:
-            report.outcome = "stopped"  # a bystander of a kill that was meant for another
-        else:
-            self.failed += 1
-        return report
-
-    # ── what people see ─────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _show_roster(self, now: float) -> None:
-        """The workers' state is on its way to the store: with every beat, and soon after a change that lasts."""
-        beat = now >= self._beat_roster_at
-        self._roster_due = not beat and now < self._roster_at
-        if self._roster_due:
-            return
-        now_ns, wall = time.monotonic_ns(), time.time_ns() // 1000
-        roster = [member.view(now_ns, wall, memory=beat) for member in self._crew.members.values()]
-        key = [(worker.name, worker.state, worker.job_id, worker.pid) for worker in roster]
-        self._roster_at = now + ROSTER_S
-        if beat or key != self._roster_key:
-            self._roster_key = key
-            self._exchange.tell(roster=roster)
-        if beat:
-            self._beat_roster_at = now + 5.0

@@ -125,7 +125,6 @@ class Starter:
             self._log,
             kinds=self._kinds,
             count=self._count,
-            queues=options.queues,
             live=self._live,
             grace_s=options.grace_s,
             rejoin=self._rejoin,
