@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,3 +169,35 @@ def test_jobs_of_three_kinds_share_a_pool(busy: Yard) -> None:
     ids += busy.calls("aspeak", [["x"]] * 10, kind="async")
     busy.completes(*ids)
     assert watch.s < 10
+
+
+@pytest.mark.parametrize("what", ["descriptor", "stream", "both", "pipe", "replaced"])
+def test_a_task_may_close_its_streams_and_the_next_one_can_still_write(yard: Yard, what: str) -> None:
+    yard.pool(count=1)
+    (job,) = yard.completes(yard.call("closes", what))
+    assert job.attempts == 1
+    for word in ("hello", "again"):
+        (job,) = yard.completes(yard.call("speak", word))
+        attempt = yard.attempt(job.id)
+        assert sorted(attempt.stdout.splitlines()) == sorted(["child", word, "raw"])
+        assert attempt.stderr == f"{word.upper()}\n"
+
+
+@BOTH
+def test_a_task_that_forks_and_returns_twice_completes_once(yard: Yard, prefix: str, kind: Any) -> None:
+    pool = yard.pool(count=1).started()
+    before = len(pool.workers())
+    ids = yard.calls(f"{prefix}forks", [[]] * 5, kind=kind)
+    for job in yard.completes(*ids):
+        assert (job.attempts, job.result) == (1, "parent")
+    until(lambda: len(pool.processes()) == before + 2, 5, "only the pool, its zygote and its workers are left")
+    yard.completes(yard.call("add", 1, 2))
+
+
+def test_jobs_run_when_there_is_no_place_to_show_their_output(yard: Yard) -> None:
+    yard.pool(count=1).started()
+    shutil.rmtree(f"{yard.db}-covey/live")
+    ids = [yard.shell("echo hello"), yard.call("speak", "hello"), yard.call("aspeak", "hello", kind="async")]
+    yard.completes(*ids)
+    for id in ids:
+        assert "hello" in yard.attempt(id).stdout

@@ -144,6 +144,21 @@ def test_a_family_whose_worker_and_zygote_are_killed_together_is_gone_and_its_jo
     assert yard.job(id).attempts == 2
 
 
+@pytest.mark.parametrize("also", ["worker", "zygote"])
+def test_a70_nothing_survives_when_another_process_is_killed_together_with_the_pool(yard: Yard, also: str) -> None:
+    pool = yard.pool(count=1).started()
+    yard.shell(FAMILY.format("pids"))
+    yard.call("arest", 1000, kind="async")
+    pids = list(map(int, yard.trace("pids", 3)))
+    yard.trace()
+    everything = [*pool.processes(), *pids]
+    (other,) = [pool.zygote] if also == "zygote" else [_parent(pids[0])]
+    os.kill(pool.pid, signal.SIGSTOP)  # so that it cannot react in between
+    os.kill(other, signal.SIGKILL)
+    pool.kill()
+    until(lambda: gone(*everything), 2, "all of them are gone")
+
+
 # ── silent ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -316,6 +331,11 @@ def test_p33_two_queues_on_one_host_never_touch_each_others_processes(make_yard:
     assert other.run("worker", "stop", "--now").returncode == 0
     assert not gone(pid)
     assert (yard.job(mine).state, yard.job(mine).attempts) == ("processing", 1)
+
+
+def _parent(pid: int) -> int:
+    with open(f"/proc/{pid}/stat") as stat:
+        return int(stat.read().rpartition(") ")[2].split()[1])
 
 
 def _forget(yard: Yard, pool: int) -> None:

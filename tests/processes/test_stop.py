@@ -198,6 +198,38 @@ def test_worker_stop_drains_the_pools_of_this_queue_only(make_yard: Callable[...
     other.completes(other.shell("true"))
 
 
+def test_rolling_restarts_under_load_cost_no_attempt_and_lose_nothing(
+    yard: Yard, proof: Callable[[int, int], int]
+) -> None:
+    ids: list[int] = []
+    old = yard.pool(count=2)
+    for round in range(proof(6, 50)):
+        ids += yard.calls("trace_in", [["ran", f"{round}-{n}"] for n in range(100)])
+        ids += yard.shells([f"sleep 0.0{n}; echo {round}-c{n} >>ran" for n in range(5)])
+        ids += yard.calls("arest_in", [["ran", 0.05]] * 5, kind="async")
+        new = yard.pool(count=2)
+        until(lambda before=len(yard.traces("ran")): len(yard.traces("ran")) > before, 15, "work goes on")
+        old.send(signal.SIGTERM)
+        assert old.ended() == 0, old.said()
+        old = new
+    for job in yard.completes(*ids, within_s=60):
+        assert (job.attempts, job.interruptions) == (1, 0), yard.describe(job.id)
+    assert len(yard.traces("ran")) == len(ids)
+
+
+@pytest.mark.parametrize("where", ["turn.before_begin", "turn.after_claim", "turn.before_commit", "turn.after_commit"])
+def test_a_signal_in_the_middle_of_a_turn_is_safe(yard: Yard, where: str) -> None:
+    """The turn claims; what it brings goes back without having started, or has started and finishes."""
+    ids = yard.shells(["echo ran >>ran; sleep 0.1"] * 4)
+    pool = yard.pool(count=2, commands_only=True, failpoints={where: f"once:{yard.home}/here:sleep:0.3"})
+    until(lambda: (yard.home / "here").exists(), 15, "the failpoint is reached")
+    pool.send(signal.SIGTERM)
+    assert pool.ended(5) == 0
+    jobs = [yard.job(id) for id in ids]
+    assert {(job.state, job.attempts) for job in jobs} <= {("pending", 0), ("completed", 1)}
+    assert len(yard.traces("ran")) == sum(job.state == "completed" for job in jobs)
+
+
 # ── drain ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -308,6 +308,37 @@ def odd_output(name: str) -> None:
     sys.stdout.buffer.write({"nul": b"a\x00b", "surrogate": b"\xed\xa0\x80", "utf8": b"\xff\xfe"}[name])
 
 
+# ── rude ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@app.task
+def closes(what: str) -> None:
+    print("before", flush=True)
+    if what == "descriptor":
+        os.close(1)
+    elif what == "stream":
+        sys.stdout.close()
+    elif what == "both":
+        sys.stdout.close()
+        os.close(2)
+    elif what == "pipe":
+        os.dup2(os.pipe()[1], 1)
+    else:
+        sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+@app.task
+def forks() -> str:
+    """Returns twice."""
+    print("once", flush=True)
+    return "child" if os.fork() == 0 else "parent"
+
+
+@app.task
+async def aforks() -> str:
+    return "child" if os.fork() == 0 else "parent"
+
+
 # ── poison ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

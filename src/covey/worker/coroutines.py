@@ -16,7 +16,7 @@ from ..core.codec import decode
 from ..core.model import Report
 from . import family
 from .context import Context
-from .functions import Task, set_failure, set_info, set_result, unknown_task
+from .functions import Task, leave_if_forked, set_failure, set_info, set_result, unknown_task
 from .output import Capture, join, live_path
 from .station import Station, report
 from .wire import Dispatch
@@ -27,6 +27,7 @@ _captures: contextvars.ContextVar[tuple[Capture, Capture] | None] = contextvars.
 class Coroutines:
     def __init__(self, station: Station, tasks: dict[str, Task]) -> None:
         self._station, self._tasks = station, tasks
+        self._pid = os.getpid()
         self._free = list(range(station.slot.places))
         self._running: dict[int, tuple[int, asyncio.Task[None]]] = {}  # place → serial, task
         self._stopped: set[int] = set()
@@ -89,6 +90,7 @@ class Coroutines:
             unknown_task(told, claim.task, self._tasks)
         else:
             await self._call(task, dispatch, place, told)
+            leave_if_forked(self._pid)
         told.output = join(*captures)
         self._station.end(place, dispatch.serial, told)
         self._stopped.discard(dispatch.serial)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..core.codec import clean, decode, encode
-from ..core.model import Report
+from ..core.model import Output, Report
 from ..errors import Abort, CoveyError, Retry, Snooze, Stopped
 from . import family
 from .context import Context
@@ -40,6 +40,7 @@ class Functions:
 
     def __init__(self, station: Station, tasks: dict[str, Task]) -> None:
         self._station, self._tasks = station, tasks
+        self._pid = os.getpid()
         self._running = 0
         self._stopped_at = 0.0
         self._files = Files(station.live)
@@ -59,7 +60,7 @@ class Functions:
                 return  # their statuses were taken from under whatever user code still waits for them: begin afresh
             station.end(0, dispatch.serial, told)
             jobs += 1
-            if (dispatch.live or not jobs % LOOK_EVERY) and family.is_burdened():
+            if self._files.closed or ((dispatch.live or not jobs % LOOK_EVERY) and family.is_burdened()):
                 return
             receive = station.receive if dispatch.live else station.receive_soon
 
@@ -98,6 +99,7 @@ class Functions:
                     value = asyncio.run(value)
             finally:
                 self._running = 0
+                leave_if_forked(self._pid)
             set_result(told, value)
         except BaseException as error:
             set_failure(told, error)
@@ -108,14 +110,15 @@ class Functions:
 
 
 class Files:
-    """Standard output and error of a Python worker are files, never pipes: a child may keep them, nobody blocks."""
+    """Where standard output and error of a Python worker go. Never to a pipe: a child may keep them, nobody blocks."""
 
     def __init__(self, live: str) -> None:
         self._live = live
         self._own = [self._temporary(), self._temporary()]
-        self._shown: tuple[str, str] | None = None
-        for fd, own in zip((1, 2), self._own, strict=True):
-            os.dup2(own, fd)
+        self._streams = sys.stdout, sys.stderr
+        self._shown = False
+        self.closed = False  # a task has closed a stream for good: no later one could write
+        self._restore()
 
     @staticmethod
     def _temporary() -> int:
@@ -124,31 +127,53 @@ class Files:
         return fd
 
     def show(self, job: int, fence: int) -> None:
-        """Until `take`, what is written can be followed."""
-        paths = (live_path(self._live, job, fence, "out"), live_path(self._live, job, fence, "err"))
-        with contextlib.suppress(OSError):
-            for path, fd in zip(paths, (1, 2), strict=True):
-                opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
-                os.dup2(opened, fd)
-                os.close(opened)
-            self._shown = paths
+        """Until `take`, what is written can be followed. Without a place to show it the job runs all the same."""
+        opened: list[int] = []
+        try:
+            for stream in ("out", "err"):
+                path = live_path(self._live, job, fence, stream)
+                opened.append(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600))
+            for fd, file in zip((1, 2), opened, strict=True):
+                os.dup2(file, fd)
+            self._shown = True
+        except OSError:
+            pass
+        finally:
+            for file in opened:
+                os.close(file)
 
-    def take(self) -> Any:
-        """What was written since the last time; both files are empty afterwards."""
-        for stream in (sys.stdout, sys.stderr):
+    def take(self) -> Output | None:
+        """What was written since the last time; both files are empty afterwards, whatever a task did to its streams."""
+        sys.stdout, sys.stderr = self._streams
+        for stream in self._streams:
             with contextlib.suppress(Exception):
                 stream.flush()
-        if self._shown is None and not os.lseek(1, 0, os.SEEK_CUR) and not os.lseek(2, 0, os.SEEK_CUR):
-            return None
+        try:
+            if not self._shown and not os.lseek(1, 0, os.SEEK_CUR) and not os.lseek(2, 0, os.SEEK_CUR):
+                return None
+        except OSError:
+            self.closed = True  # the stream may be open, but the descriptor under it is not ours any more
         captures = Capture(), Capture()
-        for fd, own, capture in zip((1, 2), self._own, captures, strict=True):
-            read_ends(fd, capture)
-            if self._shown is not None:
-                os.dup2(own, fd)
+        for fd, capture in zip((1, 2), captures, strict=True):
+            with contextlib.suppress(OSError):
+                read_ends(fd, capture)
+        for own in self._own:
             os.ftruncate(own, 0)
             os.lseek(own, 0, os.SEEK_SET)
-        self._shown = None
+        self._restore()
         return join(*captures)
+
+    def _restore(self) -> None:
+        for fd, own in zip((1, 2), self._own, strict=True):
+            os.dup2(own, fd)
+        self._shown = False
+        self.closed = self.closed or any(stream.closed for stream in self._streams)
+
+
+def leave_if_forked(pid: int) -> None:
+    """A task that forked may return twice. The child is no worker: it must neither report nor take jobs."""
+    if os.getpid() != pid:
+        os._exit(0)
 
 
 def unknown_task(told: Report, name: str, tasks: dict[str, Task]) -> Report:
