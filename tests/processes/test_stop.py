@@ -21,7 +21,7 @@ def test_a48_a_signal_during_start_up_ends_the_pool_and_nothing_is_claimed(
     yard: Yard, where: str, number: signal.Signals
 ) -> None:
     id = yard.shell("echo started >>traces")
-    pool = yard.pool(count=2, failpoints={where: f"once:{yard.home}/here:sleep:1"})
+    pool = yard.pool(count=2, failpoints={where: f"once:{yard.home}/here:sleep:0.5"})
     until(lambda: (yard.home / "here").exists(), 15, "the failpoint is reached")
     pool.send(number)
     assert pool.ended(5) == 0, pool.said()

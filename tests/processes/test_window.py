@@ -73,6 +73,19 @@ def test_a53_a_frozen_worker_keeps_only_what_it_has_received(yard: Yard) -> None
     assert pool.stop() == 0
 
 
+def test_a53_nothing_waits_behind_an_async_task_that_blocks_its_loop(yard: Yard) -> None:
+    yard.pool(count=2).started()
+    blocker = yard.call("ablocks", "go", kind="async")
+    worker = int(yard.trace("blocks")[0])
+    ids = yard.calls("arest_in", [["ran", 0.01]] * 30, kind="async")
+    assert {job.attempts for job in yard.completes(*ids, within_s=15)} == {1}
+    assert str(worker) not in yard.traces("ran")
+    assert yard.job(blocker).state == "processing"
+    (yard.home / "go").touch()
+    yard.completes(blocker)
+    assert len(yard.traces("ran")) == 30
+
+
 def test_a5_several_pools_on_one_file_run_every_job_exactly_once(yard: Yard) -> None:
     for _ in range(3):
         yard.pool(count=2).started()

@@ -308,6 +308,13 @@ def odd_output(name: str) -> None:
     sys.stdout.buffer.write({"nul": b"a\x00b", "surrogate": b"\xed\xa0\x80", "utf8": b"\xff\xfe"}[name])
 
 
+@app.task
+async def ablocks(name: str) -> None:
+    """Keeps the event loop from everybody else."""
+    leave_trace(os.getpid(), "blocks")
+    wait_for(name)
+
+
 # ── rude ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

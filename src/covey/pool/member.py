@@ -42,7 +42,7 @@ class Member:
         self.error: str | None = None
         self.orphan = False  # its zygote is gone: nobody will tell us of its end
         self.doomed = False  # we are killing it
-        self.heard_at = 0.0  # its last sign of life, or when it was first given something after that
+        self.heard_at = 0.0  # its last sign of life, or when it was given something after that
         self.idle_until = 0.0  # it took nothing of what it was given: others are preferred until then
         self.jobs, self.far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.jobs.setblocking(False)
@@ -81,7 +81,7 @@ class Member:
             wire.send_job(self.jobs, message)
         except BlockingIOError:
             return False
-        if not self.flights:
+        if not self.flights or self.kind == "async":
             self.heard_at = time.monotonic()
         self.flights[flight.serial] = flight
         return True

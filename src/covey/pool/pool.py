@@ -34,7 +34,7 @@ from .verdict import explain_stop, lost_report
 from .window import AHEAD_S, Window
 
 LOOK_S = 0.010  # how soon a job that has not been seen running is looked for
-STALLED_S = 0.25  # a worker that has not begun anything for so long is passed over
+STALLED_S = 1.0  # a worker that has not begun what it was given for so long is passed over
 PASSED_OVER_S = 1.0
 STOP_GRACE_S = 5.0  # TERM to KILL, for time-outs and cancels
 KILL_GRACE_S = 0.5  # the same when the pool itself is in a hurry
@@ -262,10 +262,12 @@ class Pool:
                     soonest = min(soonest, self._look_at_flight(member, flight, place, (now_ns - since_ns) / 1e9, now))
             if member.kind != "async" and len(member.flights) > 1:
                 self._relieve(member, running, now_ns)
-            if not running and now - member.heard_at > STALLED_S:
-                soonest = min(soonest, self._pass_over(member, now))
-            elif len(member.flights) > len(running):
-                soonest = min(soonest, LOOK_S)
+            if len(member.flights) > len(running):
+                stalled = not running or member.kind == "async"  # else it is at work, and `_relieve` looks after it
+                if stalled and now - member.heard_at > STALLED_S:
+                    soonest = min(soonest, self._pass_over(member, now))
+                else:
+                    soonest = min(soonest, LOOK_S)
         if soonest != float("inf"):
             self._look_at = min(self._look_at or now + soonest, now + soonest)
 
