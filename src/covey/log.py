@@ -86,4 +86,4 @@ class Log:
         self._say("warning", f"ending and handing back: job {', '.join(map(str, jobs[:10]))}")
 
     def stopped(self, done: int, failed: int) -> None:
-        self._say("info", f"stopped; {done} jobs completed, {failed} failed")
+        self._say("info", f"stopped; {done} runs succeeded, {failed} failed")

@@ -49,7 +49,7 @@ def start(
     return run(
         engine,
         PoolOptions(
-            url=url,
+            url=engine.store.dialect.url,  # absolute: a worker may change its directory
             count=count or os.cpu_count() or 1,
             queues=queues,
             app=app,

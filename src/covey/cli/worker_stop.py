@@ -71,7 +71,9 @@ def _signal(pool: PoolView, *, now: bool) -> None:
     try:
         # A pool that is stopping already would take a second signal for "now".
         if _lives_here(pool) and (now or pool.state != "stopping"):
-            signal.pidfd_send_signal(fd, signal.SIGTERM if now else signal.SIGINT)
+            signal.pidfd_send_signal(fd, signal.SIGINT)
+            if now:  # the second signal is "now"; two of the same might melt into one
+                signal.pidfd_send_signal(fd, signal.SIGTERM)
     except ProcessLookupError:
         pass
     finally:

@@ -33,6 +33,9 @@ class Crew:
         self._short_lives: dict[str, int] = {}
         self._serial: dict[str, int] = {}
         self._by_pid: dict[int, Member] = {}
+        self._asked = 0
+        self._announced = False
+        self._began = time.monotonic()
 
     def want(self, kind: Kind, count: int = 1, *, after_s: float = 0.0) -> None:
         self._wanted.extend([(time.monotonic() + after_s, kind)] * count)
@@ -82,6 +85,25 @@ class Crew:
 
     def ready(self, member: Member) -> None:
         member.state = "ready"
+        if not self._announced:
+            self._log.worker_started(member.name, self._ready(), self._asked)
+
+    def begin(self, kinds: dict[Kind, int]) -> None:
+        """That many of each kind are on their way."""
+        self._asked = sum(kinds.values())
+        for kind, count in kinds.items():
+            self.want(kind, count)
+
+    def announce(self) -> None:
+        """How the start-up went has been said, once."""
+        if self._announced or self.coming():
+            return
+        self._announced = True
+        failed = [f"{kind} ({why})" for kind, why in self.failures.items()]
+        self._log.all_started(self._ready(), self._asked, time.monotonic() - self._began, failed)
+
+    def _ready(self) -> int:
+        return sum(member.state == "ready" for member in self.members.values())
 
     def overdue(self) -> list[Member]:
         """Workers that have not reported in."""

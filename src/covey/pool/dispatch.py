@@ -14,9 +14,9 @@ class Dispatch:
         self._crew, self._window, self._kinds, self._count = crew, window, kinds, count
         self._serial = 0
 
-    def send(self, claim: Claim) -> bool:
-        """The job is in a worker's socket; False if nobody has room for it."""
-        member = self._choose(claim)
+    def send(self, claim: Claim, *, behind: bool = True) -> bool:
+        """The job is in a worker's socket; False if nobody has room for it. ``behind``: also behind a running job."""
+        member = self._choose(claim, behind)
         if member is None:
             return False
         self._serial += 1
@@ -32,16 +32,17 @@ class Dispatch:
         ahead = {kind: self._window.ahead(kind) for kind in ("command", "sync")}
         return Offer(ready, self._count, ahead, self._crew.concurrency)
 
-    def _choose(self, claim: Claim) -> Member | None:
+    def _choose(self, claim: Claim, behind: bool) -> Member | None:
         """The least loaded worker of the kind that has room; beyond one job only where jobs are short."""
         best, load = None, 1 << 30
         for member in self._crew.by_kind.get(claim.kind, ()):
             if len(member.flights) < load and member.ready:
                 best, load = member, len(member.flights)
-        if best is None or load >= max(best.places, self._window.of(claim.kind, claim.task)):
+        room = self._window.of(claim.kind, claim.task) if behind else 1
+        if best is None or load >= max(best.places, room):
             return None
         if load == 0 and claim.kind != "async" and self._working() >= self._count:
-            return self._room_behind(claim)
+            return self._room_behind(claim) if behind else None
         return best
 
     def _room_behind(self, claim: Claim) -> Member | None:

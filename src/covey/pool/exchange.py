@@ -59,10 +59,15 @@ class Exchange:
         database_id: str,
         queues: tuple[str, ...] | None,
         beat_s: float,
+        lease_s: float,
     ) -> None:
         self.on_reply: Callable[[Reply], None] = lambda reply: None  # called in the store thread
+        self.on_crash: Callable[[], None] = lambda: None  # likewise; `crashed` says why
+        self.crashed: BaseException | None = None
         self._source, self._neighbours, self._log = source, neighbours, log
         self._pool, self._database_id, self._queues, self._beat_s = pool, database_id, queues, beat_s
+        self._lease_s = lease_s
+        self._confirmed_at = 0.0  # when the last turn began that showed our beat
         self._lock = threading.Lock()
         self._reports: list[Report] = []
         self._offer: Offer | None = None
@@ -122,6 +127,13 @@ class Exchange:
             self._draining = True
         self._source.wake()
 
+    def fresh(self) -> bool:
+        """Whether our claims are certainly still ours: nobody can have given us up since the last beat.
+
+        After a long stop (SIGSTOP, a suspended machine) they may run elsewhere by now, and only a turn can tell.
+        """
+        return _boottime() - self._confirmed_at < self._lease_s
+
     def idle(self) -> bool:
         """Nothing is on its way to the store."""
         with self._lock:
@@ -136,6 +148,13 @@ class Exchange:
     # ── the store thread ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _run(self) -> None:
+        try:
+            self._take_turns()
+        except BaseException as error:  # a pool without turns must not live on: it would look alive and do nothing
+            self.crashed = error
+            self.on_crash()
+
+    def _take_turns(self) -> None:
         pause_s = 0.0
         retry: list[Report] = []
         unknown = False  # whether the last turn was committed
@@ -149,6 +168,7 @@ class Exchange:
                 self._rest(beat_at)
                 continue
             turn = self._compose(retry, held=timed or unknown)
+            began = _boottime()
             try:
                 reply = self._source.turn(turn)
             except (CoveyError, OSError) as error:
@@ -164,6 +184,8 @@ class Exchange:
             retry, unknown, pause_s = [], False, 0.0
             if timed:
                 beat_at = time.monotonic() + self._beat_s
+            if turn.held is not None or turn.reports or reply.claims:  # an idle turn only reads
+                self._confirmed_at = began
             self._settle(turn, reply)
             if reply.lost:
                 self._back.wait()
@@ -242,3 +264,8 @@ class Exchange:
         self._source.wait(self._pool, self._queues, max(0.001, min(left_s, 1.0)))
         with self._lock:
             self._dry = False
+
+
+def _boottime() -> float:
+    """Seconds, counting those that the machine was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

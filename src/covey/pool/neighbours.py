@@ -11,7 +11,7 @@ import time
 
 from ..core.model import LostPool
 from ..core.ports import Source
-from ..env import alive, boot
+from ..env import alive, boot, hostname
 from ..log import Log
 from ..worker import family
 
@@ -52,8 +52,15 @@ class Neighbours:
     def _is_lost(self, pool: LostPool, now: float) -> bool:
         if pool.boot == self._boot and not alive(pool.pid, pool.ticks):
             return True
+        if pool.host == hostname() and _boot_id(pool.boot) != _boot_id(self._boot):
+            return True  # this host has been restarted since
         beat, since = self._beats.get(pool.id, (-1, now))
         if pool.beat != beat:
             self._beats[pool.id] = (pool.beat, now)
             return False
         return now - since > pool.lease_s
+
+
+def _boot_id(boot: str) -> str:
+    """Without the pid namespace: a container is another space on the same boot."""
+    return boot.partition(":")[0]

@@ -33,6 +33,7 @@ from .roster import Roster
 from .verdict import explain_stop, lost_report
 from .window import AHEAD_S, Window
 
+WAITING_S = 0.050  # how long a claim may wait here for a worker before it goes back
 LOOK_S = 0.010  # how soon a job that has not been seen running is looked for
 STALLED_S = 1.0  # a worker that has not begun what it was given for so long is passed over
 PASSED_OVER_S = 1.0
@@ -69,14 +70,14 @@ class Pool:
         self._selector = selectors.DefaultSelector()
         self._nursery: Nursery | None = None
         self._unsent: list[Report] = []
+        self._waiting: list[tuple[float, Claim]] = []
         self._stopping = False
+        self._signals = 0
         self._kill_at: float | None = None
         self._had_to_kill = False
         self._cancels: set[tuple[int, int]] = set()
         self._look_at = 0.0
         self._later: float | None = None
-        self._announced = False
-        self._began = time.monotonic()
         self.done = self.failed = 0
 
     # ── the loop ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -87,18 +88,20 @@ class Pool:
             self._watch(signals, self._on_signal)
             self._watch(self._bell, self._on_news)
             self._adopt(nursery)
-            for kind, count in self._kinds.items():
-                self._crew.want(kind, count)
+            self._crew.begin(self._kinds)
             self._start_workers()
             patience_s = self._patience()
         self._exchange.on_reply = self._on_reply
+        self._exchange.on_crash = partial(os.eventfd_write, self._bell, 1)
         self._exchange.start()
         failpoint("pool.started")
         while True:
             events = self._selector.select(patience_s)
             with self._lock:
                 for key, _ in events:
-                    key.data(key.fileobj)
+                    # An earlier event of the same batch may have closed what this one is about.
+                    if (known := self._selector.get_map().get(key.fd)) and known.data is key.data:
+                        key.data(key.fileobj)
                 self._tick()
                 if self._finished():
                     break
@@ -138,7 +141,9 @@ class Pool:
     def _finished(self) -> bool:
         if self._crew.failures and not self._crew.members and not self._crew.coming():
             return True  # nobody can work here
-        if not self._stopping or any(member.flights for member in self._crew.members.values()):
+        if self._exchange.crashed:
+            raise self._exchange.crashed
+        if not self._stopping or self._busy():
             return False
         self._send_reports()
         overdue = self._kill_at is None and self._had_to_kill and time.monotonic() > self._look_at + GIVE_UP_S
@@ -185,17 +190,25 @@ class Pool:
                 self._stop_claiming(None)
 
     def _busy(self) -> bool:
-        return any(member.flights for member in self._crew.members.values())
+        return bool(self._waiting) or any(member.flights for member in self._crew.members.values())
 
     def _place(self, claims: Iterable[Claim]) -> None:
-        """Each claim is in a worker's socket, or on its way back."""
-        for claim in claims:
-            if self._stopping or not self._dispatch.send(claim):
-                self._unsent.append(Report(claim.id, claim.fence, "taken_back"))
+        """Each claim is in a worker's socket, waits a moment for a free worker, or is on its way back."""
+        takes = not self._stopping and self._exchange.fresh()
+        now = time.monotonic()
+        queue = [*self._waiting, *((now, claim) for claim in claims)]
+        self._waiting = []
+        for since, claim in queue:
+            # Nobody is put behind a running job while an earlier one waits, so that a worker becomes free for that.
+            if takes and self._dispatch.send(claim, behind=not self._waiting):
                 continue
-            soon = time.monotonic() + LOOK_S
-            if not self._look_at or soon < self._look_at:  # its time-out may be shorter than the wait for an older job
-                self._look_at = soon
+            if takes and now - since < WAITING_S:
+                self._waiting.append((since, claim))
+            else:
+                self._unsent.append(Report(claim.id, claim.fence, "taken_back"))
+        soon = now + LOOK_S
+        if queue and (not self._look_at or soon < self._look_at):  # a new time-out may be the shortest
+            self._look_at = soon
 
     def _offer(self) -> None:
         """The store thread knows how much we can hold. Nothing while stopping."""
@@ -216,6 +229,8 @@ class Pool:
                 self._on_ready(member)
             elif isinstance(message, wire.Broken):
                 member.state, member.error = "broken", message.error
+        if self._waiting:
+            self._place(())
         self._send_reports()
 
     def _done(self, member: Member, message: wire.Done) -> None:
@@ -250,6 +265,7 @@ class Pool:
         """Time-outs, stalled workers, workers that do not stop; and when to look again."""
         now_ns, soonest = time.monotonic_ns(), float("inf")
         self._look_at = 0.0
+        self._place(())
         for member in list(self._crew.members.values()):
             if member.idle_until and now >= member.idle_until:
                 member.idle_until = 0.0
@@ -311,6 +327,8 @@ class Pool:
     def _cancel(self, reply: Reply) -> None:
         """Cancelled jobs that we hold are being stopped; what has not started is simply dropped."""
         ids = {held.id for held in reply.cancels}
+        self._unsent += [Report(c.id, c.fence, "gone") for _, c in self._waiting if c.id in ids]
+        self._waiting = [(since, claim) for since, claim in self._waiting if claim.id not in ids]
         self._cancels = {pair for pair in self._cancels if pair[0] in ids}
         if not ids:
             return
@@ -331,16 +349,22 @@ class Pool:
     def _on_signal(self, fd: int) -> None:
         with contextlib.suppress(BlockingIOError):
             for number in os.read(fd, 512):
-                if number not in (signal.SIGINT, signal.SIGTERM):
+                if number not in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                     continue
-                if self._stopping:
-                    self._kill_at = time.monotonic()
+                self._signals += 1
+                now = time.monotonic()
+                kill_at = None if number == signal.SIGINT else now + self._grace_s
+                if self._signals > 1:  # only signals count: `worker stop` asks through the store and signals as well
+                    self._kill_at = now
+                elif not self._stopping:
+                    self._stop_claiming(kill_at)
                 else:
-                    self._stop_claiming(time.monotonic() + self._grace_s if number == signal.SIGTERM else None)
+                    self._kill_at = kill_at
 
     def _stop_claiming(self, kill_at: float | None) -> None:
         """Nothing more is claimed, what has not started goes back, what runs may finish until ``kill_at``."""
         self._stopping, self._kill_at = True, kill_at
+        self._place(())
         for member in self._crew.members.values():
             for claim in member.take_back():
                 self._unsent.append(Report(claim.id, claim.fence, "taken_back"))
@@ -381,6 +405,7 @@ class Pool:
             self._crew.bury(member, replace=False)
             self._crew.want(kind)
         self._unsent.clear()
+        self._waiting.clear()
         self._rejoin()
         self._adopt(self._birth())
         self._start_workers()
@@ -401,21 +426,9 @@ class Pool:
 
     def _on_ready(self, member: Member) -> None:
         self._crew.ready(member)
-        if not self._announced:
-            ready = sum(m.state == "ready" for m in self._crew.members.values())
-            self._log.worker_started(member.name, ready, sum(self._kinds.values()))
         self._start_workers()
-        self._announce()
+        self._crew.announce()
         self._offer()
-
-    def _announce(self) -> None:
-        if self._announced or self._crew.coming():
-            return
-        self._announced = True
-        wanted = sum(self._kinds.values())
-        ready = sum(m.state == "ready" for m in self._crew.members.values())
-        failed = [f"{kind} ({why})" for kind, why in self._crew.failures.items()]
-        self._log.all_started(ready, wanted, time.monotonic() - self._began, failed)
 
     def _on_zygote(self, _: object) -> None:
         if self._nursery is None:
@@ -435,8 +448,9 @@ class Pool:
         self._unwatch(nursery.control)
         nursery.close()
         self._log.zygote_lost()
+        fresh = [member for member in self._crew.members.values() if not member.orphan]
         self._crew.orphan_all()
-        for member in list(self._crew.members.values()):
+        for member in fresh:
             if member.handle is None:
                 self._on_lost(member, "was never born")
                 continue
@@ -476,6 +490,6 @@ class Pool:
         member.flights.clear()
         self._crew.bury(member, replace=not self._stopping)
         self._start_workers()
-        self._announce()
+        self._crew.announce()
         self._offer()
         self._send_reports()

@@ -58,6 +58,8 @@ def run(source: Source, options: PoolOptions) -> int:
         try:
             return starter.work(signals)
         finally:
+            # Whatever went wrong: what we hand back now may be started elsewhere at once.
+            family.kill_marked(f"{source.database_id}:{starter.pool}:")
             source.leave(starter.pool)
 
 
@@ -116,6 +118,7 @@ class Starter:
             database_id=registered.database_id,
             queues=options.queues,
             beat_s=min(config["heartbeat_seconds"], config["lock_lease_seconds"] / 3),
+            lease_s=config["lock_lease_seconds"],
         )
         crew = Crew(self._log, limit=config["max_startup_concurrency"], concurrency=config["max_concurrency"])
         pool = Pool(
@@ -197,7 +200,9 @@ def _hear(nursery: Nursery, signals: int) -> wire.Preloaded | None:
 def _signals() -> Iterator[int]:
     """INT and TERM arrive as bytes on a descriptor; no Python runs in a handler."""
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     previous = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     try:
         yield read

@@ -16,7 +16,7 @@ from typing import Any
 
 import apsw
 
-from ..env import failpoint
+from ..env import failpoint, new_database_id
 from ..errors import Busy, InvalidInput, SchemaError, StoreError
 from .bell import Bell
 from .dialect import Listener, Params
@@ -212,6 +212,8 @@ class Sqlite:
                         copying.step(2000)
                     yield copying.remaining, copying.page_count
             other.execute("pragma journal_mode = delete").fetchall()
+            # Another queue from now on: its pools must not take those of the original for their own lost ones.
+            other.execute("update meta set database_id = ?; delete from pools", (new_database_id(),)).fetchall()
         finally:
             other.close()
             source.close()

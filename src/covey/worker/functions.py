@@ -8,7 +8,6 @@ import inspect
 import os
 import signal
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -114,17 +113,18 @@ class Files:
 
     def __init__(self, live: str) -> None:
         self._live = live
-        self._own = [self._temporary(), self._temporary()]
+        self._own = [self._nameless(live), self._nameless(live)]
         self._streams = sys.stdout, sys.stderr
         self._shown = False
         self.closed = False  # a task has closed a stream for good: no later one could write
         self._restore()
 
     @staticmethod
-    def _temporary() -> int:
-        fd, path = tempfile.mkstemp(prefix="covey-out-")
-        os.unlink(path)
-        return fd
+    def _nameless(live: str) -> int:
+        try:
+            return os.open(live, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError:  # no such directory any more, or a file system without nameless files
+            return os.memfd_create("covey-out", os.MFD_CLOEXEC)
 
     def show(self, job: int, fence: int) -> None:
         """Until `take`, what is written can be followed. Without a place to show it the job runs all the same."""
