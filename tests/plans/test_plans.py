@@ -49,17 +49,18 @@ def plan(engine: Engine, sql: str) -> str:
 
 
 def test_a_claim_reads_the_ready_index_in_order_and_sorts_nothing(crowded: Engine) -> None:
-    found = plan(crowded, SQL["claim_stream"].replace("_N", "_0"))
+    found = plan(crowded, SQL["lane"])
     assert "INDEX jobs_ready (queue=? AND kind=?)" in found
     assert "TEMP B-TREE" not in found
     assert "SCAN jobs" not in found
 
 
-def test_a_claim_from_several_streams_merges_short_lists(crowded: Engine) -> None:
-    parts = [SQL["claim_stream"].replace("_N", f"_{n}") for n in range(4)]
-    found = plan(crowded, "\nunion all\n".join(parts) + "\norder by priority desc, seq, id limit :limit")
-    assert found.count("INDEX jobs_ready (queue=? AND kind=?)") == 4
-    assert "SCAN jobs" not in found
+def test_finding_the_lanes_that_have_work_skips_over_the_backlog(crowded: Engine) -> None:
+    """One step of the search per lane, however many jobs wait in it."""
+    found = plan(crowded, SQL["ready_lanes"])
+    assert "COVERING INDEX jobs_ready (queue>?)" in found
+    assert "COVERING INDEX jobs_ready (queue=? AND kind=?)" in found
+    assert "TEMP B-TREE" not in found
 
 
 EXPECTED = {
@@ -78,7 +79,7 @@ EXPECTED = {
     "orphans": ["jobs_held"],
     "id_of_key": ["jobs_key (key=?)"],
     "id_of_unique_key": ["jobs_unique_key (unique_key=?)"],
-    "ready_queues": ["jobs_ready"],
+    "ready_lanes": ["jobs_ready"],
     "position": ["jobs_ready (queue=?"],
     "peek": ["jobs_held (pool=?)", "jobs_due"],
     "undrained": ["jobs_ready", "jobs_due", "jobs_held"],

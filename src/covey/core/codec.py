@@ -46,7 +46,7 @@ def _is_plain(value: Any, depth: int = 4) -> bool:
 
 
 def decode(text: str | bytes) -> Any:
-    return json.loads(text)
+    return msgspec.json.decode(text)
 
 
 def is_json(text: str) -> bool:

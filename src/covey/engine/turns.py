@@ -187,26 +187,26 @@ class Turns:
         return len(strays)
 
     def _claim(self, pool: int, want: Want, now: int) -> list[Claim]:
-        streams = self._streams(want, now)
-        if not streams:
-            return []
-        # One kind: the merged order can be cut at once. Several: a full kind must not hide the jobs of another.
-        several = len({kind for _, kind, _ in streams}) > 1
-        limit = sum(most for _, _, most in streams) if several else want.limit
+        """The next jobs in order for which there is a place of their kind. A full kind does not hide another's jobs."""
         chosen: list[int] = []
         left = dict(want.places)
-        for id, kind in self.store.ready(streams, limit, idle=want.idle):
-            if left[kind] > 0 and len(chosen) < want.limit:
+        for id, kind in self.store.ready(self._lanes(want, now), want.limit, idle=want.idle):
+            if left[kind] > 0:
                 left[kind] -= 1
                 chosen.append(id)
+                if len(chosen) == want.limit:
+                    break
         return self.store.claim(pool, chosen, now) if chosen else []
 
-    def _streams(self, want: Want, now: int) -> list[tuple[str, str, int]]:
+    def _lanes(self, want: Want, now: int) -> list[tuple[str, str, int]]:
         """(queue, kind, at most) of everything that this pool may claim from now."""
         paused = {row[0] for row in self.store.ask("paused_queues", now=now)}
-        queues = want.queues if want.queues is not None else [row[0] for row in self.store.ask("ready_queues")]
-        places = [(kind, min(n, want.limit)) for kind, n in want.places.items() if n > 0]
-        return [(queue, kind, n) for queue in queues if queue not in paused for kind, n in places]
+        places = {kind: min(n, want.limit) for kind, n in want.places.items() if n > 0}
+        if want.queues is None:
+            pairs = self.store.ask("ready_lanes", kinds=json.dumps(list(places)))
+        else:
+            pairs = [(queue, kind) for queue in want.queues for kind in places]
+        return [(queue, kind, places[kind]) for queue, kind in pairs if queue not in paused]
 
     def _beat(self, turn: Turn, now: int) -> None:
         zygote_pid, zygote_ticks = turn.zygote or (None, None)
@@ -246,8 +246,9 @@ class Turns:
         now = self.clock()
         if not known or stop or cancels or (due_at is not None and due_at <= now):
             return True
-        streams = self._streams(turn.want, now) if turn.want and turn.want.limit > 0 else []
-        return bool(streams and self.store.ready(streams, 1, idle=turn.want.idle if turn.want else True))
+        if turn.want is None or turn.want.limit <= 0:
+            return False
+        return any(self.store.ready(self._lanes(turn.want, now), 1, idle=turn.want.idle))
 
     def wait(self, pool: int, queues: tuple[str, ...] | None, timeout_s: float) -> bool:
         """Rung, or time to look again: adaptive where no bell can be hung, else the bell and a slow poll."""

@@ -62,6 +62,9 @@ class Exchange:
         lease_s: float,
     ) -> None:
         self.on_reply: Callable[[Reply], None] = lambda reply: None  # called in the store thread
+        self.on_rest: Callable[[], bool] = lambda: (
+            False
+        )  # likewise, before it waits: True if there is something after all
         self.on_crash: Callable[[], None] = lambda: None  # likewise; `crashed` says why
         self.crashed: BaseException | None = None
         self._source, self._neighbours, self._log = source, neighbours, log
@@ -165,7 +168,8 @@ class Exchange:
                     return
             timed = time.monotonic() >= beat_at
             if not (timed or unknown or self._worth_a_turn()):
-                self._rest(beat_at)
+                if not self.on_rest():
+                    self._rest(beat_at)
                 continue
             turn = self._compose(retry, held=timed or unknown)
             began = _boottime()

@@ -5,7 +5,8 @@ One job's way through here: a Reply brings its claim → `_place` sends it to a 
 
 Everything here runs under one lock, which neither thread holds while it waits or commits. The store thread itself
 sends what it has claimed: with the main thread sending, every `send` let the other thread have the interpreter and
-cost a switch (measured: 16 µs a job instead of 4).
+cost a switch (measured: 16 µs a job instead of 4). In a stream of tiny jobs (`_hot`) it also reads what the workers
+send back, between two turns: with the main thread reading, it waited for the interpreter half of its time.
 """
 
 from __future__ import annotations
@@ -28,17 +29,16 @@ from .crew import Crew, describe
 from .dispatch import Dispatch
 from .exchange import Exchange
 from .forking import Nursery
-from .member import Flight, Member
+from .lookout import LOOK_S, Lookout
+from .member import Member
 from .roster import Roster
 from .verdict import explain_stop, lost_report
-from .window import AHEAD_S, Window
+from .window import Window
 
+HOT_CLAIMS = 16  # claims in one turn, and jobs ahead per worker, that make a stream of tiny jobs
+HOT_NAPS, HOT_NAP_S = 4, 0.0005
 WAITING_S = 0.050  # how long a claim may wait here for a worker before it goes back
-LOOK_S = 0.010  # how soon a job that has not been seen running is looked for
-STALLED_S = 1.0  # a worker that has not begun what it was given for so long is passed over
-PASSED_OVER_S = 1.0
-STOP_GRACE_S = 5.0  # TERM to KILL, for time-outs and cancels
-KILL_GRACE_S = 0.5  # the same when the pool itself is in a hurry
+KILL_GRACE_S = 0.5  # TERM to KILL when the pool itself is in a hurry
 GIVE_UP_S = 10.0  # after the last job was killed: how long the store may take to hear of it
 
 Birth = Callable[[], Nursery]
@@ -75,8 +75,8 @@ class Pool:
         self._signals = 0
         self._kill_at: float | None = None
         self._had_to_kill = False
-        self._cancels: set[tuple[int, int]] = set()
-        self._look_at = 0.0
+        self._lookout = Lookout(crew, self._window, log, live=live, place=self._place, offer=self._offer)
+        self._hot = False
         self._later: float | None = None
         self.done = self.failed = 0
 
@@ -92,6 +92,7 @@ class Pool:
             self._start_workers()
             patience_s = self._patience()
         self._exchange.on_reply = self._on_reply
+        self._exchange.on_rest = self._on_rest
         self._exchange.on_crash = partial(os.eventfd_write, self._bell, 1)
         self._exchange.start()
         failpoint("pool.started")
@@ -117,7 +118,7 @@ class Pool:
 
     def _patience(self) -> float | None:
         now = time.monotonic()
-        times = [at for at in (self._look_at, self._later, self._kill_at) if at]
+        times = [at for at in (self._lookout.at, self._later, self._kill_at) if at]
         if self._crew.coming():
             times.append(now + 0.5)
         times.append(self._roster.wake_at(now))
@@ -125,8 +126,8 @@ class Pool:
 
     def _tick(self) -> None:
         now = time.monotonic()
-        if self._look_at and now >= self._look_at:
-            self._look(now)
+        if self._lookout.at and now >= self._lookout.at:
+            self._lookout.look(now)
         if self._later and now >= self._later:
             self._start_workers()
         for member in self._crew.overdue():
@@ -146,7 +147,7 @@ class Pool:
         if not self._stopping or self._busy():
             return False
         self._send_reports()
-        overdue = self._kill_at is None and self._had_to_kill and time.monotonic() > self._look_at + GIVE_UP_S
+        overdue = self._kill_at is None and self._had_to_kill and time.monotonic() > self._lookout.at + GIVE_UP_S
         return self._exchange.idle() or overdue
 
     def _close(self) -> int:
@@ -167,15 +168,55 @@ class Pool:
     def _on_reply(self, reply: Reply) -> None:
         """In the store thread: what was claimed is with the workers."""
         with self._lock:
-            watched = self._look_at
+            watched = self._lookout.at
             self._place(reply.claims)
-            unwatched = watched != self._look_at
+            if len(reply.claims) >= HOT_CLAIMS and self._window.ahead("sync") >= HOT_CLAIMS:
+                self._heat_up()
+            if self._hot:
+                self._collect()
+            unwatched = watched != self._lookout.at
             self._send_reports()
-            if reply.cancels or self._cancels or reply.lost or reply.stop or reply.drained:
+            if reply.cancels or self._lookout.cancels or reply.lost or reply.stop or reply.drained:
                 self._news.append(reply)
                 unwatched = True
         if unwatched:
             os.eventfd_write(self._bell, 1)
+
+    def _on_rest(self) -> bool:
+        """In the store thread, before it waits: a hot pool gives its workers a moment, then it cools down."""
+        if not self._hot:
+            return False
+        for _ in range(HOT_NAPS):
+            time.sleep(HOT_NAP_S)
+            with self._lock:
+                if not self._busy():
+                    break
+                if self._collect():
+                    return True
+        with self._lock:
+            self._cool_down()
+        return False
+
+    def _heat_up(self) -> None:
+        """From now on the store thread reads what workers send; the main thread sleeps through it."""
+        if not self._hot:
+            self._hot = True
+            for member in self._crew.members.values():
+                self._unwatch(member.reports)
+
+    def _cool_down(self) -> None:
+        if self._hot:
+            self._hot = False
+            for member in self._crew.members.values():
+                self._on_joined(member)
+
+    def _collect(self) -> bool:
+        """What the workers have sent by now is on its way to the store."""
+        for member in list(self._crew.members.values()):
+            self._on_frames(member)
+        reported = bool(self._unsent)
+        self._send_reports()
+        return reported
 
     def _on_news(self, _: object) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -196,6 +237,10 @@ class Pool:
         """Each claim is in a worker's socket, waits a moment for a free worker, or is on its way back."""
         takes = not self._stopping and self._exchange.fresh()
         now = time.monotonic()
+        claims = list(claims)
+        busy = bool(claims or self._waiting)
+        if claims and takes and not self._waiting:
+            claims = claims[self._dispatch.send_run(claims) :]
         queue = [*self._waiting, *((now, claim) for claim in claims)]
         self._waiting = []
         for since, claim in queue:
@@ -206,9 +251,8 @@ class Pool:
                 self._waiting.append((since, claim))
             else:
                 self._unsent.append(Report(claim.id, claim.fence, "taken_back"))
-        soon = now + LOOK_S
-        if queue and (not self._look_at or soon < self._look_at):  # a new time-out may be the shortest
-            self._look_at = soon
+        if busy:
+            self._lookout.look_by(now + LOOK_S)  # a new time-out may be the shortest
 
     def _offer(self) -> None:
         """The store thread knows how much we can hold. Nothing while stopping."""
@@ -231,7 +275,6 @@ class Pool:
                 member.state, member.error = "broken", message.error
         if self._waiting:
             self._place(())
-        self._send_reports()
 
     def _done(self, member: Member, message: wire.Done) -> None:
         flight = member.flights.pop(message.serial, None)
@@ -259,69 +302,6 @@ class Pool:
             self._exchange.report(reports)
             self._offer()
 
-    # ── timers ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _look(self, now: float) -> None:
-        """Time-outs, stalled workers, workers that do not stop; and when to look again."""
-        now_ns, soonest = time.monotonic_ns(), float("inf")
-        self._look_at = 0.0
-        self._place(())
-        for member in list(self._crew.members.values()):
-            if member.idle_until and now >= member.idle_until:
-                member.idle_until = 0.0
-                self._offer()
-            if not member.flights:
-                continue
-            running = member.slot.running()
-            for serial, (place, since_ns) in running.items():
-                if flight := member.flights.get(serial):
-                    soonest = min(soonest, self._look_at_flight(member, flight, place, (now_ns - since_ns) / 1e9, now))
-            if member.kind != "async" and len(member.flights) > 1:
-                self._relieve(member, running, now_ns)
-            if len(member.flights) > len(running):
-                stalled = not running or member.kind == "async"  # else it is at work, and `_relieve` looks after it
-                if stalled and now - member.heard_at > STALLED_S:
-                    soonest = min(soonest, self._pass_over(member, now))
-                else:
-                    soonest = min(soonest, LOOK_S)
-        if soonest != float("inf"):
-            self._look_at = min(self._look_at or now + soonest, now + soonest)
-
-    def _look_at_flight(self, member: Member, flight: Flight, place: int, elapsed: float, now: float) -> float:
-        """Seconds until it must be looked at again."""
-        claim = flight.claim
-        if elapsed > AHEAD_S:
-            self._window.note_at_least(claim.kind, claim.task, elapsed)
-        if flight.live and member.kind == "sync":
-            output.hollow_out(self._live, claim.id, claim.fence)
-        if flight.kill_at is not None:
-            if now >= flight.kill_at and not member.doomed:
-                member.doomed = True
-                member.signal(signal.SIGKILL)
-            return max(LOOK_S, flight.kill_at - now)
-        if (claim.id, claim.fence) in self._cancels:
-            member.stop(flight, place, "cancel", STOP_GRACE_S)
-            return LOOK_S
-        if claim.timeout_s is None:
-            return 1.0
-        if elapsed >= claim.timeout_s:
-            self._log.timed_out(claim.id, claim.timeout_s)
-            member.stop(flight, place, "timeout", STOP_GRACE_S)
-            return LOOK_S
-        return min(1.0, claim.timeout_s - elapsed)
-
-    def _relieve(self, member: Member, running: dict[int, tuple[int, int]], now_ns: int) -> None:
-        """Nothing waits behind a stalled worker: what it has not received is taken back and placed anew."""
-        if any(now_ns - since_ns > AHEAD_S * 1e9 for _, since_ns in running.values()):
-            self._place(member.take_back())
-
-    def _pass_over(self, member: Member, now: float) -> float:
-        """A worker that takes nothing (frozen, starved) gets nothing for a while; what it was sent goes to others."""
-        member.idle_until = now + PASSED_OVER_S
-        self._place(member.take_back())
-        self._offer()
-        return PASSED_OVER_S
-
     # ── cancels and the end ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _cancel(self, reply: Reply) -> None:
@@ -329,7 +309,7 @@ class Pool:
         ids = {held.id for held in reply.cancels}
         self._unsent += [Report(c.id, c.fence, "gone") for _, c in self._waiting if c.id in ids]
         self._waiting = [(since, claim) for since, claim in self._waiting if claim.id not in ids]
-        self._cancels = {pair for pair in self._cancels if pair[0] in ids}
+        self._lookout.cancels = {pair for pair in self._lookout.cancels if pair[0] in ids}
         if not ids:
             return
         for member in self._crew.members.values():
@@ -341,10 +321,10 @@ class Pool:
                 if claim.id in ids:
                     self._unsent.append(Report(claim.id, claim.fence, "gone"))
             self._place(claim for claim in back if claim.id not in ids)
-            self._cancels |= {
+            self._lookout.cancels |= {
                 (flight.claim.id, flight.claim.fence) for flight in member.flights.values() if flight.serial in wanted
             }
-            self._look_at = time.monotonic()
+            self._lookout.at = time.monotonic()
 
     def _on_signal(self, fd: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -389,7 +369,7 @@ class Pool:
                 elif flight.stop is None and not member.doomed:  # received and never begun: it is frozen
                     member.doomed = True
                     member.signal(signal.SIGKILL)
-        self._look_at = time.monotonic() + LOOK_S
+        self._lookout.at = time.monotonic() + LOOK_S
 
     def _begin_anew(self) -> None:
         """We were given up, and what we run may run elsewhere: all of it is killed before a new name is taken."""
@@ -422,7 +402,12 @@ class Pool:
             self._later = self._crew.start_more(self._nursery, self._on_joined)
 
     def _on_joined(self, member: Member) -> None:
-        self._watch(member.reports, lambda _: self._on_frames(member))
+        if not self._hot:
+            self._watch(member.reports, lambda _: self._on_read(member))
+
+    def _on_read(self, member: Member) -> None:
+        self._on_frames(member)
+        self._send_reports()
 
     def _on_ready(self, member: Member) -> None:
         self._crew.ready(member)

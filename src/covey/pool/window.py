@@ -15,9 +15,10 @@ class Window:
         self._kinds: dict[str, float] = {}
 
     def note(self, kind: str, task: str, seconds: float) -> None:
-        for averages, name in ((self._tasks, task), (self._kinds, kind)):
-            before = averages.get(name, seconds)
-            averages[name] = before + WEIGHT * (seconds - before)
+        before = self._tasks.get(task, seconds)
+        self._tasks[task] = before + WEIGHT * (seconds - before)
+        before = self._kinds.get(kind, seconds)
+        self._kinds[kind] = before + WEIGHT * (seconds - before)
 
     def note_at_least(self, kind: str, task: str, seconds: float) -> None:
         """It has run for that long and is not done: waiting for its end to learn would be too late."""

@@ -166,20 +166,20 @@ set pid = excluded.pid, ticks = excluded.ticks, kind = excluded.kind, queue = ex
 -- name: prune_workers
 delete from {workers} where pool = :pool and name not in (select value from json_each(:names))
 
--- name: ready_queues
-with recursive lanes (name) as (
+-- name: ready_lanes
+with recursive busy (queue) as (
     select min(queue) from {jobs} where state = 'pending'
     union all
-    select (select min(queue) from {jobs} where state = 'pending' and queue > lanes.name) from lanes where name is not null
+    select (select min(queue) from {jobs} where state = 'pending' and queue > busy.queue)
+    from busy where busy.queue is not null
 )
-select name from lanes where name is not null
+select busy.queue, wanted.value from busy, json_each(:kinds) wanted
+where exists (select 1 from {jobs} where state = 'pending' and queue = busy.queue and kind = wanted.value)
 
--- name: claim_stream
-select * from (
-    select id, kind, priority, seq, queue from {jobs}
-    where state = 'pending' and queue = :queue_N and kind = :kind_N and interruptions < :lonely
-    order by priority desc, seq, id limit :limit_N
-)
+-- name: lane
+select -priority, seq, id, kind from {jobs}
+where state = 'pending' and queue = :queue and kind = :kind and interruptions < :lonely
+order by priority desc, seq, id limit :limit
 
 -- name: next_due
 select min(run_at) from {jobs} where state in ('scheduled', 'failed')

@@ -6,8 +6,8 @@ by id, then the rest. On SQLite the writer is alone and the order costs nothing.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -21,14 +21,13 @@ from . import statements
 from .dialect import Dialect, Listener
 
 Tuples = list[tuple[Any, ...]]
-Stream = tuple[str, str, int]  # queue, kind, at most
+Lane = tuple[str, str, int]  # queue, kind, at most
 
 
 class Store:
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self._sql = statements.load(dialect.name)
-        self._claim_sql: dict[int, str] = {}
 
     # ── plumbing ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,32 +149,26 @@ class Store:
 
     # ── claims ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def ready(self, streams: Sequence[Stream], limit: int, *, idle: bool) -> list[tuple[int, str]]:
-        """(id, kind) of the next jobs in order, from several (queue, kind, at most) lanes merged."""
-        if len(streams) == 1:
-            return [(row[0], row[1]) for row in self._ready(streams, limit, idle)]
-        # Of many lanes each gives a share; only where that was too little are they asked again for more.
-        share = max(8, 2 * limit // len(streams))
-        while True:
-            asked = [(queue, kind, min(most, share)) for queue, kind, most in streams]
-            found: Tuples = []
-            for start in range(0, len(asked), 100):  # a compound select has at most 500 terms
-                found += self._ready(asked[start : start + 100], limit, idle)
-            found.sort(key=lambda row: (-row[2], row[3], row[0]))
-            if share >= limit or not _cut_short(found[:limit], streams, share):
-                return [(row[0], row[1]) for row in found[:limit]]
-            share *= 4
+    def ready(self, lanes: Sequence[Lane], limit: int, *, idle: bool) -> Iterator[tuple[int, str]]:
+        """(id, kind) of the jobs to be claimed next, in order, from several lanes merged.
 
-    def _ready(self, streams: Sequence[Stream], limit: int, idle: bool) -> Tuples:
-        sql = self._claim_sql.get(len(streams))
-        if sql is None:
-            parts = (self._sql["claim_stream"].replace("_N", f"_{n}") for n in range(len(streams)))
-            sql = "\nunion all\n".join(parts) + "\norder by priority desc, seq, id limit :limit"
-            self._claim_sql[len(streams)] = sql
-        params: dict[str, Any] = {"limit": limit, "lonely": 1 << 30 if idle else LONELY}
-        for n, (queue, kind, most) in enumerate(streams):
-            params[f"queue_{n}"], params[f"kind_{n}"], params[f"limit_{n}"] = queue, kind, most
-        return self.dialect.query(sql, params)
+        About ``limit`` will be taken: of each lane its share is read, and more only when that was not enough.
+        """
+        share = limit // max(1, len(lanes)) + 4
+        lonely = 1 << 30 if idle else LONELY
+        merged = heapq.merge(*(self._lane(lane, min(share, limit), lonely) for lane in lanes))
+        return ((id, kind) for _, _, id, kind in merged)
+
+    def _lane(self, lane: Lane, share: int, lonely: int) -> Iterator[tuple[Any, ...]]:
+        queue, kind, most = lane
+        given = 0
+        while True:
+            size = min(share, most)
+            rows = self.ask("lane", queue=queue, kind=kind, lonely=lonely, limit=size)
+            yield from rows[given:]
+            if len(rows) < size or size == most:
+                return
+            given, share = len(rows), share * 4
 
     def views(self, where: Sequence[str], limit: int, **params: Any) -> Tuples:
         """Rows of the view, newest first, under the named conditions."""
@@ -208,12 +201,6 @@ class Store:
     def put_workers(self, pool: int, workers: Sequence[WorkerState]) -> None:
         self.ask("prune_workers", pool=pool, names=_json([worker.name for worker in workers]))
         self.many("put_worker", (asdict(worker) | {"pool": pool} for worker in workers))
-
-
-def _cut_short(taken: Tuples, streams: Sequence[Stream], share: int) -> bool:
-    """Whether a lane gave its whole share and all of it was taken: there may be more where that came from."""
-    given = Counter((row[4], row[1]) for row in taken)
-    return any(given[queue, kind] >= share for queue, kind, most in streams if most > share)
 
 
 def _json(value: Any) -> str:
