@@ -190,13 +190,13 @@ class Turns:
         """The next jobs in order for which there is a place of their kind. A full kind does not hide another's jobs."""
         chosen: list[int] = []
         left = dict(want.places)
-        for id, kind in self.store.ready(self._lanes(want, now), want.limit, idle=want.idle):
+        for id, kind in self.store.ready(self._lanes(want, now), want.limit):
             if left[kind] > 0:
                 left[kind] -= 1
                 chosen.append(id)
                 if len(chosen) == want.limit:
                     break
-        return self.store.claim(pool, chosen, now) if chosen else []
+        return self.store.claim(pool, chosen, now, idle=want.idle) if chosen else []
 
     def _lanes(self, want: Want, now: int) -> list[tuple[str, str, int]]:
         """(queue, kind, at most) of everything that this pool may claim from now."""
@@ -248,7 +248,7 @@ class Turns:
             return True
         if turn.want is None or turn.want.limit <= 0:
             return False
-        return any(self.store.ready(self._lanes(turn.want, now), 1, idle=turn.want.idle))
+        return any(self.store.ready(self._lanes(turn.want, now), 1))
 
     def wait(self, pool: int, queues: tuple[str, ...] | None, timeout_s: float) -> bool:
         """Rung, or time to look again: adaptive where no bell can be hung, else the bell and a slow poll."""

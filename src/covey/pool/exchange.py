@@ -62,9 +62,8 @@ class Exchange:
         lease_s: float,
     ) -> None:
         self.on_reply: Callable[[Reply], None] = lambda reply: None  # called in the store thread
-        self.on_rest: Callable[[], bool] = lambda: (
-            False
-        )  # likewise, before it waits: True if there is something after all
+        # Likewise, before it waits. True: there is something to do after all.
+        self.on_rest: Callable[[], bool] = lambda: False
         self.on_crash: Callable[[], None] = lambda: None  # likewise; `crashed` says why
         self.crashed: BaseException | None = None
         self._source, self._neighbours, self._log = source, neighbours, log

@@ -178,7 +178,7 @@ where exists (select 1 from {jobs} where state = 'pending' and queue = busy.queu
 
 -- name: lane
 select -priority, seq, id, kind from {jobs}
-where state = 'pending' and queue = :queue and kind = :kind and interruptions < :lonely
+where state = 'pending' and queue = :queue and kind = :kind
 order by priority desc, seq, id limit :limit
 
 -- name: next_due

@@ -11,7 +11,7 @@ from {jobs} where id in (select value from json_each(:ids))
 update {jobs}
 set state = 'processing', pool = :pool, fence = fence + 1, attempts = attempts + 1, unique_key = null,
     claimed_at = :now, updated_at = :now
-where id in (select value from json_each(:ids)) and state = 'pending'
+where id in (select value from json_each(:ids)) and state = 'pending' and interruptions < :lonely
 returning id, fence, task, kind, attempts, max_attempts, timeout_s, queue, key, cwd, keep_background, interruptions,
           (select args from {payloads} where job_id = {jobs}.id)
 

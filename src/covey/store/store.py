@@ -149,22 +149,21 @@ class Store:
 
     # ── claims ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def ready(self, lanes: Sequence[Lane], limit: int, *, idle: bool) -> Iterator[tuple[int, str]]:
+    def ready(self, lanes: Sequence[Lane], limit: int) -> Iterator[tuple[int, str]]:
         """(id, kind) of the jobs to be claimed next, in order, from several lanes merged.
 
         About ``limit`` will be taken: of each lane its share is read, and more only when that was not enough.
         """
         share = limit // max(1, len(lanes)) + 4
-        lonely = 1 << 30 if idle else LONELY
-        merged = heapq.merge(*(self._lane(lane, min(share, limit), lonely) for lane in lanes))
+        merged = heapq.merge(*(self._lane(lane, min(share, limit)) for lane in lanes))
         return ((id, kind) for _, _, id, kind in merged)
 
-    def _lane(self, lane: Lane, share: int, lonely: int) -> Iterator[tuple[Any, ...]]:
+    def _lane(self, lane: Lane, share: int) -> Iterator[tuple[Any, ...]]:
         queue, kind, most = lane
         given = 0
         while True:
             size = min(share, most)
-            rows = self.ask("lane", queue=queue, kind=kind, lonely=lonely, limit=size)
+            rows = self.ask("lane", queue=queue, kind=kind, limit=size)
             yield from rows[given:]
             if len(rows) < size or size == most:
                 return
@@ -177,9 +176,11 @@ class Store:
             sql += "\nwhere " + " and ".join(self._sql[name] for name in where)
         return self.dialect.query(sql + "\norder by j.id desc limit :limit", params | {"limit": limit})
 
-    def claim(self, pool: int, ids: Sequence[int], now: int) -> list[Claim]:
-        """These jobs are the pool's, in the order asked."""
-        found = {row[0]: Claim(*row) for row in self.ask("claim", pool=pool, ids=_json(ids), now=now)}
+    def claim(self, pool: int, ids: Sequence[int], now: int, *, idle: bool) -> list[Claim]:
+        """These jobs are the pool's, in the order asked. Without an idle worker, those often interrupted stay."""
+        lonely = 1 << 30 if idle else LONELY
+        rows = self.ask("claim", pool=pool, ids=_json(ids), now=now, lonely=lonely)
+        found = {row[0]: Claim(*row) for row in rows}
         return [found[id] for id in ids if id in found]
 
     # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
