@@ -49,6 +49,12 @@ def test_a_pool_claims_only_from_its_queues(engine: Engine) -> None:
     assert HandPool(engine, queues=("nothing-here",)).claim(9) == []
 
 
+def test_commands_and_sync_tasks_share_the_places_of_the_pool(engine: Engine, pool: HandPool) -> None:
+    engine.enqueue([command(), python_task("t"), python_task("t", kind="async")])
+    places = {"command": 1, "sync": 1, "async": 5}
+    assert [claim.kind for claim in pool.claim(6, places=places, bound=1)] == ["command", "async"]
+
+
 def test_places_are_counted_per_kind_and_a_full_kind_hides_no_other(engine: Engine, pool: HandPool) -> None:
     engine.enqueue([command(priority=9) for _ in range(20)])
     late = [made.id for made in engine.enqueue([python_task("t"), python_task("t", kind="async")])]

@@ -150,6 +150,7 @@ class Want(Struct, frozen=True):
     places: dict[str, int]
     limit: int
     idle: bool = True  # a worker stands idle: jobs that were interrupted often may come too
+    bound: int | None = None  # how many commands and sync tasks together: they share the places of --count
 
 
 class WorkerState(Struct, frozen=True):

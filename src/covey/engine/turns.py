@@ -190,9 +190,11 @@ class Turns:
         """The next jobs in order for which there is a place of their kind. A full kind does not hide another's jobs."""
         chosen: list[int] = []
         left = dict(want.places)
+        bound = want.limit if want.bound is None else want.bound
         for id, kind in self.store.ready(self._lanes(want, now), want.limit):
-            if left[kind] > 0:
+            if left[kind] > 0 and (bound > 0 or kind == "async"):
                 left[kind] -= 1
+                bound -= kind != "async"
                 chosen.append(id)
                 if len(chosen) == want.limit:
                     break

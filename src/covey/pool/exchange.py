@@ -45,7 +45,8 @@ class Offer(Struct, frozen=True):
                 places = min(ready, max(0, self.count - others)) * self.ahead[kind]
             free[kind] = max(0, places - load.get(kind, 0))
         bound = max((free.get(kind, 0) for kind in self.ahead), default=0)
-        return Want(queues, free, bound + free.get("async", 0), idle=sum(working.values()) < self.count)
+        idle = sum(working.values()) < self.count
+        return Want(queues, free, bound + free.get("async", 0), idle=idle, bound=bound)
 
 
 class Exchange:

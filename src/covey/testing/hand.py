@@ -24,6 +24,7 @@ class HandPool:
         want: int = 0,
         places: dict[str, int] | None = None,
         idle: bool = True,
+        bound: int | None = None,
         held: Sequence[Held | Claim] | None = None,
         **fields: Any,
     ) -> Reply:
@@ -34,6 +35,7 @@ class HandPool:
             places=dict.fromkeys(self.info.kinds, want) if places is None else places,
             limit=want,
             idle=idle,
+            bound=bound,
         )
         return self.source.turn(
             Turn(
