@@ -51,8 +51,9 @@ def verb_of(args: list[str]) -> str | None:
 
 def _usage_line(error: BaseException, message: str) -> str:
     context = getattr(error, "ctx", None)
-    where = f"; see `{context.command_path} --help`" if context is not None else ""
-    text = " ".join(message.split()).rstrip(".")
+    text = " ".join(message.split()).rstrip(".").replace(". Did you mean", "; did you mean")
+    mark = " " if text.endswith("?") else "; "
+    where = f"{mark}see `{context.command_path} --help`" if context is not None else ""
     return (text[:1].lower() + text[1:] if text else "wrong usage") + where
 
 

@@ -205,6 +205,9 @@ ADVICE: dict[tuple[State, Name], str] = {
     ("scheduled", "retry"): "it has not run yet; `edit --run-at now` starts it sooner",
     ("blocked", "retry"): "it waits for other jobs",
     ("waiting", "retry"): "its children are still at work",
+    ("completed", "cancel"): "it has completed already",
+    ("dead", "cancel"): "it is a dead letter already; `remove` deletes it",
+    ("cancelled", "cancel"): "it is cancelled already",
 }
 
 
