@@ -146,11 +146,13 @@ def test_a_family_whose_worker_and_zygote_are_killed_together_is_gone_and_its_jo
 
 @pytest.mark.parametrize("also", ["worker", "zygote"])
 def test_a70_nothing_survives_when_another_process_is_killed_together_with_the_pool(yard: Yard, also: str) -> None:
-    pool = yard.pool(count=1).started()
+    """Also a function that holds the interpreter: the kernel ends it when the pool's end of a pipe is closed."""
+    pool = yard.pool(count=2).started()
     yard.shell(FAMILY.format("pids"))
     yard.call("arest", 1000, kind="async")
+    yard.call("hold_the_gil", 1000)
     pids = list(map(int, yard.trace("pids", 3)))
-    yard.trace()
+    yard.trace("traces", 2)
     everything = [*pool.processes(), *pids]
     (other,) = [pool.zygote] if also == "zygote" else [_parent(pids[0])]
     os.kill(pool.pid, signal.SIGSTOP)  # so that it cannot react in between

@@ -11,23 +11,26 @@ import subprocess
 import sys
 from array import array
 
+from msgspec.structs import asdict
+
 from ..env import start_ticks
 from ..worker import wire
+from ..worker.main import Setting
 
 
 class Nursery:
     """One running zygote."""
 
-    def __init__(self, *, app: str | None, preload: bool, live: str, mark: str, environ: dict[str, str]) -> None:
+    def __init__(self, setting: Setting, *, preload: bool, environ: dict[str, str]) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        given = {"control": theirs.fileno(), "app": app, "preload": preload, "live": live, "mark": mark}
+        given = {"control": theirs.fileno(), "preload": preload, **asdict(setting)}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "covey.pool.zygote", json.dumps(given)],
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno() if _has_descriptor() else None,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[theirs.fileno(), setting.lifeline],
             start_new_session=True,
-            env=environ | {"COVEY_RUN": f"{mark}:0:0"},
+            env=environ | {"COVEY_RUN": f"{setting.mark}:0:0"},
         )
         theirs.close()
         self.pid = self._process.pid

@@ -20,6 +20,7 @@ from ..env import boot, failpoint, hostname, start_ticks
 from ..errors import InvalidInput
 from ..log import Log
 from ..worker import family, wire
+from ..worker.main import Setting
 from .crew import Crew
 from .exchange import Exchange
 from .forking import Nursery
@@ -61,6 +62,7 @@ def run(source: Source, options: PoolOptions) -> int:
             # Whatever went wrong: what we hand back now may be started elsewhere at once.
             family.kill_marked(f"{source.database_id}:{starter.pool}:")
             source.leave(starter.pool)
+            starter.close()
 
 
 class Starter:
@@ -73,6 +75,7 @@ class Starter:
         self._preload = True
         self._live = ""
         self._exchange: Exchange | None = None
+        self._lifeline = os.pipe2(os.O_CLOEXEC)  # nobody writes: its end tells every worker that ours has come
 
     @property
     def pool(self) -> int:
@@ -167,13 +170,16 @@ class Starter:
     def _birth(self) -> Nursery:
         registered = self._registered
         assert registered is not None
+        mark = f"{registered.database_id}:{registered.pool}"
         return Nursery(
-            app=self._options.app,
+            Setting(self._options.app, self._live, mark, self._lifeline[0]),
             preload=self._preload,
-            live=self._live,
-            mark=f"{registered.database_id}:{registered.pool}",
             environ=dict(os.environ) | {"COVEY_DB": self._options.url},
         )
+
+    def close(self) -> None:
+        for end in self._lifeline:
+            os.close(end)
 
     def _rejoin(self) -> None:
         self.register()

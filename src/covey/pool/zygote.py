@@ -3,7 +3,7 @@
 It runs no user code after the preload and waits on the pool's pipe: end of file means the pool is gone, and then
 every descendant is killed before it exits itself.
 
-    python -m covey.pool.zygote '{"control": 5, "app": "shop:app", "preload": true, "live": "/…", "mark": "db:pool"}'
+    python -m covey.pool.zygote '{"control": 5, "preload": true, "app": "shop:app", …}'
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from typing import Any
 from ..core.codec import clean
 from ..env import start_ticks
 from ..worker import family, wire
-from ..worker.main import load_tasks, other_threads, work
+from ..worker.main import Setting, load_tasks, other_threads, work
 
 
 class Zygote:
-    def __init__(self, control: socket.socket, *, app: str | None, preload: bool, live: str, mark: str) -> None:
-        self._control, self._app, self._live, self._mark = control, app, live, mark
-        self._preloads = preload
+    def __init__(self, control: socket.socket, setting: Setting, *, preload: bool) -> None:
+        self._control, self._setting, self._preloads = control, setting, preload
         self._workers: set[int] = set()
         self._bell, self._ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -61,15 +60,15 @@ class Zygote:
         return self._control.fileno() not in ready or self._listen()
 
     def _preload(self) -> wire.Preloaded:
-        if self._app is None or not self._preloads:
+        if self._setting.app is None or not self._preloads:
             return wire.Preloaded({})
         try:
-            tasks = load_tasks(self._app)
+            tasks = load_tasks(self._setting.app)
         except BaseException as error:
             return wire.Preloaded({}, error=clean(f"{type(error).__name__}: {error}"))
         kinds = {name: "async" if task.is_async else "sync" for name, task in tasks.items()}
         if threads := other_threads():
-            return wire.Preloaded(kinds, note=f"importing {self._app} started threads ({', '.join(threads)})")
+            return wire.Preloaded(kinds, note=f"importing {self._setting.app} started threads ({', '.join(threads)})")
         return wire.Preloaded(kinds)
 
     def _listen(self) -> bool:
@@ -97,7 +96,7 @@ class Zygote:
                 self._control.close()
                 os.close(self._bell)
                 os.close(self._ring)
-                work(asked.name, asked.kind, asked.places, fds, self._live, self._mark, self._app)
+                work(asked.name, asked.kind, asked.places, fds, self._setting)
                 code = 0
             finally:
                 with contextlib.suppress(BaseException):
@@ -135,7 +134,10 @@ class Zygote:
 
 def main(given: str) -> None:
     options: dict[str, Any] = json.loads(given)
-    Zygote(socket.socket(fileno=options.pop("control")), **options).run()
+    control, preload = socket.socket(fileno=options.pop("control")), options.pop("preload")
+    setting = Setting(**options)
+    os.set_inheritable(setting.lifeline, False)
+    Zygote(control, setting, preload=preload).run()
 
 
 if __name__ == "__main__":

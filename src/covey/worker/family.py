@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
+import select
 import signal
 import time
 from collections.abc import Callable, Container
@@ -19,6 +21,20 @@ MARK = "COVEY_RUN"  # <database_id>:<pool>:<job>:<fence>, in the environment of 
 def become_subreaper() -> None:
     """Orphans among this process's descendants become its children: nothing escapes by forking twice."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with(lifeline: int) -> None:
+    """The kernel kills this process when the other end of the pipe is closed, whatever it is doing then.
+
+    The second line behind the zygote: a function that holds the interpreter would not see its pool go.
+    """
+    # Asynchronous notice belongs to an open file: through /proc this process gets one of its own on the same pipe.
+    own = os.open(f"/proc/self/fd/{lifeline}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(own, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
+    if select.select([own], [], [], 0)[0]:  # it was closed before we asked
+        os._exit(0)
 
 
 def is_empty() -> bool:

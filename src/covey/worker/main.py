@@ -11,23 +11,35 @@ import threading
 import traceback
 from typing import Any
 
+from msgspec import Struct
+
 from ..core.codec import clean
 from ..env import failpoint
+from . import family
 from .slot import Slot
 from .station import Station
 
 
-def work(name: str, kind: str, places: int, fds: tuple[int, int, int], live: str, mark: str, app: str | None) -> None:
+class Setting(Struct, frozen=True):
+    """What is the same for every worker of a pool."""
+
+    app: str | None
+    live: str
+    mark: str
+    lifeline: int  # the pool's end of this pipe is closed when it dies
+
+
+def work(name: str, kind: str, places: int, fds: tuple[int, int, int], setting: Setting) -> None:
     """Serves until the pool hangs up. Never returns into the zygote."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     jobs = socket.socket(fileno=fds[0])
     reports = socket.socket(fileno=fds[1])
     slot = Slot(fds[2], places)
     os.close(fds[2])
-    station = Station(name, jobs, reports, slot, live)
+    station = Station(name, jobs, reports, slot, setting.live)
     try:
         failpoint("worker.starting")
-        _serve(station, kind, mark, app)
+        _serve(station, kind, setting)
     except BrokenPipeError:
         pass  # the pool is gone; so are we
     except BaseException as error:
@@ -35,23 +47,22 @@ def work(name: str, kind: str, places: int, fds: tuple[int, int, int], live: str
         station.broken(clean(f"{type(error).__name__}: {error}"))
 
 
-def _serve(station: Station, kind: str, mark: str, app: str | None) -> None:
+def _serve(station: Station, kind: str, setting: Setting) -> None:
     if kind == "command":
         from .commands import Commands
 
-        Commands(station, mark).serve()
+        Commands(station, setting.mark).serve()
     elif kind == "sync":
-        from . import family
         from .functions import Functions
 
+        family.die_with(setting.lifeline)  # the other kinds listen to their sockets while a job runs
         family.become_subreaper()
-        Functions(station, load_tasks(app)).serve()
+        Functions(station, load_tasks(setting.app)).serve()
     else:
-        from . import family
         from .coroutines import Coroutines
 
         family.become_subreaper()
-        Coroutines(station, load_tasks(app)).serve()
+        Coroutines(station, load_tasks(setting.app)).serve()
 
 
 def load_tasks(app: str | None) -> dict[str, Any]:
