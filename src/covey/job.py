@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, cast
 
-from .errors import JobFailed, Refused, WaitTimeout
+from .errors import JobFailed, Refused, StillStopping, WaitTimeout
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 R_co = TypeVar("R_co", covariant=True)
 
 ENDED = ("completed", "dead", "cancelled")
+STOPPING_S = 15.0  # TERM, grace, KILL, and some patience
 FIRST_LOOK_S, LOOK_GROWS, LAST_LOOK_S = 0.005, 1.5, 0.25
 
 
@@ -166,8 +167,16 @@ class Job(Generic[R_co]):
         return self if change.new_id is None else Job(self._connection, change.new_id)
 
     def remove(self, *, force: bool = False) -> None:
-        """The job and all that is known of it are gone. It must have ended; ``force`` cancels it first."""
-        self._connection.client.remove([self.id], force=force)
+        """The job and all that is known of it are gone. It must have ended; ``force`` cancels it and waits for that."""
+        deadline = time.monotonic() + STOPPING_S
+        while True:
+            try:
+                self._connection.client.remove([self.id], force=force)
+                break
+            except StillStopping:
+                if not force or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
         self._view = None
 
     def __repr__(self) -> str:

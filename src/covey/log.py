@@ -53,6 +53,9 @@ class Log:
     def worker_lost(self, name: str, how: str) -> None:
         self._say("warning", f"worker {name} {how}; it is replaced")
 
+    def kind_given_up(self, kind: str, why: str) -> None:
+        self._say("error", f"no {kind} worker can start, and no more are tried: {why}; its jobs wait for another pool")
+
     def zygote_lost(self) -> None:
         self._say("warning", "the zygote was lost; a new one is started, its workers finish what they run")
 

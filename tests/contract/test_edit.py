@@ -7,7 +7,7 @@ import pytest
 from covey.core.machine import SECOND
 from covey.core.view import Edit, Filter, rfc3339
 from covey.engine.engine import Engine
-from covey.errors import InvalidInput, NotFound, Refused
+from covey.errors import InvalidInput, NotFound, Refused, StillStopping
 from covey.testing import FakeClock, HandPool, command
 
 
@@ -98,10 +98,9 @@ def test_remove_of_an_unfinished_job_needs_force(engine: Engine, pool: HandPool)
     with pytest.raises(Refused):
         engine.remove([waiting.id])
     engine.remove([waiting.id], force=True)
-    with pytest.raises(Refused):  # its processes are not gone yet
+    with pytest.raises(StillStopping):  # its processes are not gone yet, but they are told to be
         engine.remove([running.id], force=True)
-    assert engine.job(running.id).state == "processing"
-    engine.cancel([running.id])
+    assert engine.job(running.id).state == "cancelled"
     pool.report(claim, "gone")
     engine.remove([running.id])
     assert engine.jobs(Filter()).jobs == []

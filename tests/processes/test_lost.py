@@ -352,3 +352,18 @@ def test_a_killed_pool_leaves_nothing_in_the_temporary_directory(yard: Yard) -> 
     pool.kill()
     until(lambda: yard.leftovers() == [], 2)
     assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob("covey-out-*"))
+
+
+def test_what_a_job_started_with_an_empty_environment_ends_with_a_pool_that_is_given_up(
+    make_yard: Callable[..., Yard],
+) -> None:
+    """It carries no mark; it is found below the processes that do."""
+    yard = quick(make_yard)
+    first = yard.pool(count=1).started()
+    yard.shell("env -i /bin/sh -c 'echo $$ >>pids; sleep 1000; true'")
+    (pid,) = map(int, yard.trace("pids", 1))
+    first.send(signal.SIGSTOP)
+    yard.pool(count=1).started()
+    until(lambda: gone(pid), 10, "the first run is gone")
+    yard.trace("pids", 2)
+    first.send(signal.SIGCONT)

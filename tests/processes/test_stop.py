@@ -259,3 +259,25 @@ def test_drain_does_not_wait_for_what_is_scheduled_or_paused(yard: Yard) -> None
 
 def test_drain_of_an_empty_queue_ends_at_once(yard: Yard) -> None:
     assert yard.pool("--drain", count=2).ended(10) == 0
+
+
+def test_what_a_task_makes_of_our_own_shutdown_costs_it_nothing(yard: Yard) -> None:
+    pool = yard.pool("--grace", "0.2", count=1).started()
+    id = yard.call("turns_stop_into_an_error", "begun", max_attempts=3)
+    yard.trace()
+    assert pool.stop() == 1
+    job = yard.job(id)
+    assert (job.state, job.attempts, job.error) == ("pending", 0, None)
+
+
+def test_a_stop_request_and_its_signal_are_one_request(yard: Yard) -> None:
+    """`worker stop` asks through the store and signals as well; the job must still be allowed to finish."""
+    pool = yard.pool(count=1).started()
+    id = yard.shell("echo x >>traces; while ! test -e go; do sleep 0.02; done")
+    yard.trace()
+    yard.engine.stop_pools([pool.id])
+    until(lambda: "no new jobs are taken" in pool.said(), 5, "the pool has heard it")
+    pool.send(signal.SIGINT)
+    (yard.home / "go").touch()
+    assert pool.ended() == 0
+    assert yard.job(id).state == "completed"

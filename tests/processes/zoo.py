@@ -408,3 +408,12 @@ async def asleeps_deaf(seconds: float) -> None:
             await asyncio.sleep(deadline - time.monotonic())
         except asyncio.CancelledError:
             leave_trace("swallowed", "swallowed")
+
+
+@app.task
+def turns_stop_into_an_error(text: str) -> None:
+    leave_trace(text)
+    try:
+        time.sleep(1000)
+    except BaseException as error:
+        raise RuntimeError("wrapped") from error

@@ -13,7 +13,7 @@ import pytest
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput
 from covey.store.sqlite import Sqlite
-from covey.testing import check_queue, command, until
+from covey.testing import HandPool, check_queue, command, until
 from covey.testing.faults import Child, strace
 
 from . import programs
@@ -160,3 +160,24 @@ def test_p97_vacuum_gives_the_space_of_removed_jobs_back(path: str, opened: Call
     assert os.path.getsize(path) < 1 << 20
     assert os.path.getsize(f"{path}-wal") == 0
     assert dialect.problems() == []
+
+
+def test_a_backup_is_another_queue_that_knows_no_pool(
+    path: str, tmp_path: Path, opened: Callable[[str], Engine]
+) -> None:
+    """Otherwise a pool on the copy would take the original's workers on this host for its own leftovers."""
+    engine = opened(path)
+    HandPool(engine)
+    backup(engine, str(tmp_path / "copy.db"))
+    copy = opened(str(tmp_path / "copy.db"))
+    assert copy.database_id != engine.database_id
+    assert copy.pools() == []
+
+
+def test_a_backup_that_is_broken_off_leaves_no_file(path: str, tmp_path: Path, opened: Callable[[str], Engine]) -> None:
+    dialect = opened(path).store.dialect
+    assert isinstance(dialect, Sqlite)
+    copying = dialect.backup(str(tmp_path / "copy.db"))
+    next(copying)
+    copying.close()
+    assert list(tmp_path.glob("copy.db*")) == []

@@ -17,6 +17,7 @@ from .words import WordsCommand, argv_of
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Callable
     from types import FrameType
 
     from ..core.view import JobView
@@ -80,11 +81,21 @@ def _work(engine: Engine, url: str, job: int, queue: str, limit_s: float | None)
         raise Terminated
 
     signal.signal(signal.SIGTERM, terminate)
-    pool = None if _served(engine, queue) else _start_pool(url, queue)
+    pools = [] if _served(engine, queue) else [_start_pool(url, queue)]
     seen: set[int] = set()
+
+    def keep_served() -> None:
+        """Somebody works on the queue: also when whoever did so at the start has left."""
+        if any(pool.poll() is None for pool in pools) or _served(engine, queue):
+            return
+        if pools:
+            _refuse_stranded(engine, job)
+        else:
+            pools.append(_start_pool(url, queue))
+
     try:
         try:
-            view = _follow(engine, job, seen, pool, limit_s)
+            view = _follow(engine, job, seen, keep_served, limit_s)
         except OutOfTime:
             _cancel(engine, job, seen)
             note(f"covey: time is over, job {job} was cancelled")
@@ -94,7 +105,7 @@ def _work(engine: Engine, url: str, job: int, queue: str, limit_s: float | None)
             _cancel(engine, job, seen)
             return 143 if isinstance(request, Terminated) else 130
     finally:
-        if pool is not None:
+        for pool in pools:
             _stop_pool(pool)
     if view is not None and view.state != "completed":
         note(f"covey: job {job} is {view.state}" + (f": {one_line(view.error)}" if view.error else ""))
@@ -137,19 +148,23 @@ def _stop_pool(pool: subprocess.Popen[bytes]) -> None:
 
 
 def _follow(
-    engine: Engine, job: int, seen: set[int], pool: subprocess.Popen[bytes] | None, limit_s: float | None
+    engine: Engine, job: int, seen: set[int], keep_served: Callable[[], None], limit_s: float | None
 ) -> JobView | None:
     import time
 
     from .follow import follow
 
     deadline = None if limit_s is None else time.monotonic() + limit_s
+    look_at = 0.0
 
     def tick(view: JobView) -> None:
-        if deadline is not None and time.monotonic() > deadline:
+        nonlocal look_at
+        now = time.monotonic()
+        if deadline is not None and now > deadline:
             raise OutOfTime
-        if pool is not None and pool.poll() is not None and not _served(engine, view.queue):
-            _refuse_stranded(engine, job)
+        if now > look_at:
+            look_at = now + 0.5
+            keep_served()
 
     return follow(engine, job, seen=seen, tick=tick)
 
@@ -163,8 +178,13 @@ def _refuse_stranded(engine: Engine, job: int) -> None:
 
 def _cancel(engine: Engine, job: int, seen: set[int]) -> None:
     """The job is cancelled (or has just ended) and its processes are gone."""
+    from ..engine.views import is_alive
     from .follow import follow
+
+    def tick(view: JobView) -> None:
+        if view.pool is not None and not any(pool.id == view.pool and is_alive(pool) for pool in engine.pool_views()):
+            raise StoreError(f"job {job} is cancelled; its pool is gone, and the next one ends what is left of it")
 
     with contextlib.suppress(CoveyError):
         engine.cancel([job])
-    follow(engine, job, seen=seen)
+    follow(engine, job, seen=seen, tick=tick)

@@ -227,7 +227,5 @@ class LostPool(Struct, frozen=True):
     boot: str
     pid: int
     ticks: int
-    zygote_pid: int | None
-    zygote_ticks: int | None
     beat: int
     lease_s: float

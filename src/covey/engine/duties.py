@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 from .. import config
@@ -42,35 +42,32 @@ def reap(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Rand
     return reaped
 
 
-def prune(store: Store, now: int, *, force: bool = False) -> int:
+def prune(store: Store, now: int) -> int:
     """Jobs past their retention are gone: one bounded window of the table a period, round and round."""
-    if not force and not store.ask("take_duty", name="prune", next_at=now + PERIOD, now=now):
+    if not store.ask("take_duty", name="prune", next_at=now + PERIOD, now=now):
         return 0
     settings = config.effective({key: value for key, value in store.ask("config") if key in config.SETTINGS}, {})
-    if force:
-        store.ask("take_duty", name="prune", next_at=now + PERIOD, now=now)
-    cursor = store.value("duty_cursor", name="prune") or 0
-    upto = store.value("sweep_window", cursor=cursor, limit=BATCH * 10)
-    pruned = 0
-    if upto is not None:
-        ids = store.ask(
-            "prunable",
-            cursor=cursor,
-            upto=upto,
-            completed_before=_before(settings["keep_completed_seconds"], now),
-            cancelled_before=_before(settings["keep_cancelled_seconds"], now),
-            dead_before=_before(settings["keep_dead_seconds"], now),
-        )
-        ids = ids[:BATCH]
-        if len(ids) == BATCH:
-            upto = ids[-1][0]
-        for (id,) in ids:
-            store.ask("remove_job", id=id)
-        pruned = len(ids)
+    before = {state: _before(settings[f"keep_{state}_seconds"], now) for state in ("completed", "cancelled", "dead")}
+    cursor, pruned = sweep(store, store.value("duty_cursor", name="prune") or 0, before)
     # A full batch: more may be waiting right behind it, so the next turn goes on.
-    store.ask("set_duty_cursor", name="prune", cursor=upto or 0, next_at=now if pruned == BATCH else now + PERIOD)
+    store.ask("set_duty_cursor", name="prune", cursor=cursor or 0, next_at=now if pruned == BATCH else now + PERIOD)
     store.ask("prune_events", before=_before(settings["keep_events_seconds"], now), limit=BATCH)
     return pruned
+
+
+def sweep(store: Store, cursor: int, ended_before: Mapping[str, int]) -> tuple[int | None, int]:
+    """Of the next jobs after ``cursor``, those that ended before their state's instant are gone.
+
+    (Where to go on, or None at the end of the table; how many are gone.) Bounded in what it reads and what it deletes.
+    """
+    upto = store.value("sweep_window", cursor=cursor, limit=10 * BATCH)
+    if upto is None:
+        return None, 0
+    limits = {f"{state}_before": ended_before.get(state, -1) for state in ("completed", "cancelled", "dead")}
+    ids = store.ask("prunable", cursor=cursor, upto=upto, **limits)[:BATCH]
+    for (id,) in ids:
+        store.ask("remove_job", id=id)
+    return (ids[-1][0] if len(ids) == BATCH else upto), len(ids)
 
 
 def resume(store: Store, now: int) -> None:

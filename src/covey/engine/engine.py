@@ -12,15 +12,13 @@ from ..core.machine import SECOND, Signal, decide
 from ..core.model import ENDED, Enqueued, Row, Spec
 from ..core.view import Change, Edit, Filter, JobView
 from ..env import failpoint
-from ..errors import Duplicate, InvalidInput, NotFound, Refused
+from ..errors import Duplicate, InvalidInput, NotFound, Refused, StillStopping
 from ..store.store import Store
-from . import check
+from . import check, duties
 from .turns import Turns
 from .views import Views
 
 Ref = str | int
-PRUNE_WINDOW = 10_000  # jobs looked at in one transaction
-PRUNE_BATCH = 1000  # and removed at most
 
 
 class Engine(Turns, Views):
@@ -115,8 +113,13 @@ class Engine(Turns, Views):
         return self.job(ref)
 
     def remove(self, refs: Sequence[Ref], *, force: bool = False) -> list[Change]:
-        """The jobs and all that is known of them are gone."""
-        return self._each(refs, lambda row, now: self._remove(row, force, now))
+        """The jobs and all that is known of them are gone.
+
+        ``force`` cancels first. What ran is then still stopping: StillStopping, and the cancel stands; try again soon.
+        """
+        if force and (unended := [ref for ref in refs if self._row(ref).state not in ENDED]):
+            self.cancel(unended)
+        return self._each(refs, self._remove)
 
     def _each(self, refs: Sequence[Ref], change: Callable[[Row, int], Change]) -> list[Change]:
         if not refs:
@@ -194,16 +197,13 @@ class Engine(Turns, Views):
         self.store.event("edited", now=now, job_id=row.id)
         return Change(row.id, state, row.state)
 
-    def _remove(self, row: Row, force: bool, now: int) -> Change:
+    def _remove(self, row: Row, now: int) -> Change:
         if row.parent_id is not None:
             raise Refused(f"job {row.id} is a child; remove its root {row.root_id} instead")
         if row.state not in ENDED:
-            if not force:
-                raise Refused(f"job {row.id} is {row.state}; cancel it first, or use --force")
-            self._signal(row, Signal("cancel"), now, "cancelled")
-            row = self._row(row.id)
+            raise Refused(f"job {row.id} is {row.state}; cancel it first, or use --force")
         if row.pool is not None:
-            raise Refused(f"job {row.id} is still stopping; remove it once its processes are gone")
+            raise StillStopping(f"job {row.id} is still stopping; remove it once its processes are gone")
         self.store.ask("remove_job", id=row.id)
         return Change(row.id, "removed", row.state)
 
@@ -218,14 +218,7 @@ class Engine(Turns, Views):
         (where to go on, or None at the end of the table; how many are gone). One bounded transaction.
         """
         with self.store.transaction():
-            upto = self.store.value("sweep_window", cursor=cursor, limit=PRUNE_WINDOW)
-            if upto is None:
-                return None, 0
-            limits = {f"{state}_before": ended_before.get(state, -1) for state in ("completed", "cancelled", "dead")}
-            ids = self.store.ask("prunable", cursor=cursor, upto=upto, **limits)[:PRUNE_BATCH]
-            for (id,) in ids:
-                self.store.ask("remove_job", id=id)
-        return (ids[-1][0] if len(ids) == PRUNE_BATCH else upto), len(ids)
+            return duties.sweep(self.store, cursor, ended_before)
 
     # ── queues, settings, pools ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -248,7 +241,7 @@ class Engine(Turns, Views):
                     raise NotFound(f"no queue {queue!r}; `covey queue list` shows what there is")
                 self.store.ask("add_queue", name=queue, now=now)
             self.store.ask(statement, name=queue, **({"now": now} if params else {}), **params)
-            self.store.event(statement.replace("_queue", "d").replace("paused", "paused"), now=now, text=queue)
+            self.store.event(statement.replace("_queue", "d"), now=now, text=queue)
         self.store.ring("pool")
 
     def stop_pools(self, pools: Sequence[int]) -> None:

@@ -53,6 +53,7 @@ class Turns:
             self.store.event("pool_started", now=now, pool=pool, text=f"{info.name} (pid {info.pid} on {info.host})")
             stored = {key: value for key, value in self.store.ask("config") if key in config.SETTINGS}
         settings = config.effective(stored)
+        self._listen()  # before the pool has a second thread
         self._polls = settings["poll_seconds"], settings["max_poll_seconds"]
         return Registered(pool, self.database_id, settings, self._live())
 

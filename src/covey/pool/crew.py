@@ -124,7 +124,9 @@ class Crew:
         young = time.monotonic() - member.began < SHORT_LIFE_S and not member.done
         lives = self._short_lives[member.kind] = self._short_lives.get(member.kind, 0) + 1 if young else 0
         if member.state != "ready" and lives >= GIVE_UP:
-            self.failures[member.kind] = member.error or "workers die as soon as they start"
+            if member.kind not in self.failures:
+                self.failures[member.kind] = member.error or "workers die as soon as they start"
+                self._log.kind_given_up(member.kind, self.failures[member.kind])
             return
         delay_s = 0.0 if lives < 2 else min(BACKOFF_S[0] * 2 ** (lives - 2), BACKOFF_S[1])
         self.want(member.kind, after_s=delay_s)

@@ -50,10 +50,10 @@ class Dispatch:
 
     def offer(self) -> Offer:
         """What the pool can hold with the workers that stand ready now."""
-        ready: dict[str, int] = dict.fromkeys(self._kinds, 0)
+        ready: dict[str, int] = {kind: 0 for kind in self._kinds if kind not in self._crew.failures}
         for member in self._crew.members.values():
             if member.ready:
-                ready[member.kind] += 1
+                ready[member.kind] = ready.get(member.kind, 0) + 1
         ahead = {kind: self._window.ahead(kind) for kind in ("command", "sync")}
         return Offer(ready, self._count, ahead, self._crew.concurrency)
 

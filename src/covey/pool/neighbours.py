@@ -1,7 +1,7 @@
 """Watches the other pools of the queue: who is gone has its jobs handed back.
 
-On this host a pool is lost when its process and its zygote are gone; whatever still carries its mark is killed first,
-so that nothing runs twice at a time. Elsewhere it is lost when its beat has not moved for a lease, on our own
+On this host a pool is lost when its process is gone; whatever still carries its mark, its zygote included, is killed
+first, so that nothing runs twice at a time. Elsewhere it is lost when its beat has not moved for a lease, on our own
 monotonic clock: no wall clock decides about leases.
 """
 

@@ -74,6 +74,7 @@ class Pool:
         self._stopping = False
         self._signals = 0
         self._kill_at: float | None = None
+        self._killed_at: float | None = None
         self._had_to_kill = False
         self._lookout = Lookout(crew, self._window, log, live=live, place=self._place, offer=self._offer)
         self._hot = False
@@ -147,7 +148,7 @@ class Pool:
         if not self._stopping or self._busy():
             return False
         self._send_reports()
-        overdue = self._kill_at is None and self._had_to_kill and time.monotonic() > self._lookout.at + GIVE_UP_S
+        overdue = self._killed_at is not None and time.monotonic() > self._killed_at + GIVE_UP_S
         return self._exchange.idle() or overdue
 
     def _close(self) -> int:
@@ -357,7 +358,7 @@ class Pool:
 
     def _kill_running(self) -> None:
         """Time is up: what still runs is ended and handed back, at no cost to the jobs."""
-        self._kill_at = None
+        self._kill_at, self._killed_at = None, time.monotonic()
         if jobs := self._running_jobs():
             self._had_to_kill = True
             self._log.killing(jobs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import sys
@@ -47,11 +48,12 @@ def run(source: Source, options: PoolOptions) -> int:
     if count < 1:
         raise InvalidInput(f"count {count}: at least 1 worker")
     log = Log(options.name or f"pool-{os.getpid()}", quiet=options.quiet)
+    files = _raise_file_limit()
     sys.setswitchinterval(0.001)  # two threads hand work to each other all the time
     with _signals() as signals:
         family.become_subreaper()
         failpoint("pool.before_register")
-        starter = Starter(source, options, count, log)
+        starter = Starter(source, options, count, log, files)
         starter.clean_up()
         if _signalled(signals):
             return 0
@@ -68,7 +70,8 @@ def run(source: Source, options: PoolOptions) -> int:
 class Starter:
     """The pool before it runs."""
 
-    def __init__(self, source: Source, options: PoolOptions, count: int, log: Log) -> None:
+    def __init__(self, source: Source, options: PoolOptions, count: int, log: Log, files: int) -> None:
+        self._files = files
         self._source, self._options, self._count, self._log = source, options, count, log
         self._registered: Registered | None = None
         self._kinds: dict[Kind, int] = {"command": count}
@@ -172,7 +175,7 @@ class Starter:
         assert registered is not None
         mark = f"{registered.database_id}:{registered.pool}"
         return Nursery(
-            Setting(self._options.app, self._live, mark, self._lifeline[0]),
+            Setting(self._options.app, self._live, mark, self._lifeline[0], self._files),
             preload=self._preload,
             environ=dict(os.environ) | {"COVEY_DB": self._options.url},
         )
@@ -185,6 +188,13 @@ class Starter:
         self.register()
         if self._exchange:
             self._exchange.rejoin(self.pool)
+
+
+def _raise_file_limit() -> int:
+    """A pool has five descriptors per worker: the soft limit is as high as allowed. What it was, for the jobs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return soft
 
 
 def _hear(nursery: Nursery, signals: int) -> wire.Preloaded | None:

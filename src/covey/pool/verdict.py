@@ -15,6 +15,8 @@ def explain_stop(flight: Flight, report: Report) -> None:
         report.outcome = "failure"
         report.error = f"timed out after {flight.claim.timeout_s:g} s"
         report.detail = None
+    elif flight.stop == "shutdown" and report.outcome == "failure":
+        report.outcome = "stopped"  # whatever it made of our stop, it is not the job's fault
 
 
 def lost_report(member: Member, flight: Flight, how: str, live: str, *, started: bool) -> Report:

@@ -12,6 +12,7 @@ import contextlib
 import gc
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -137,6 +138,7 @@ def main(given: str) -> None:
     control, preload = socket.socket(fileno=options.pop("control")), options.pop("preload")
     setting = Setting(**options)
     os.set_inheritable(setting.lifeline, False)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (setting.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     Zygote(control, setting, preload=preload).run()
 
 

@@ -129,7 +129,7 @@ set turn_no = :turn_no, beat = beat + 1, beat_at = :now,
 where id = :pool
 
 -- name: pools
-select id, host, boot, pid, ticks, zygote_pid, zygote_ticks, beat, lease_s from {pools} order by id
+select id, host, boot, pid, ticks, beat, lease_s from {pools} order by id
 
 -- name: pool_beat
 select beat from {pools} where id = :pool

@@ -214,6 +214,11 @@ class Sqlite:
             other.execute("pragma journal_mode = delete").fetchall()
             # Another queue from now on: its pools must not take those of the original for their own lost ones.
             other.execute("update meta set database_id = ?; delete from pools", (new_database_id(),)).fetchall()
+        except BaseException:
+            other.close()
+            with contextlib.suppress(OSError):
+                os.unlink(part)
+            raise
         finally:
             other.close()
             source.close()
@@ -310,6 +315,14 @@ class Sqlite:
             raise StoreError(f"no space left for {self.path}; nothing was stored, free some and try again") from None
         except apsw.IOError as error:
             raise StoreError(f"the disk failed under {self.path} ({error}); nothing was stored") from None
+        except (
+            apsw.ProtocolError,
+            apsw.LockedError,
+            apsw.NoMemError,
+            apsw.InternalError,
+            apsw.InterruptError,
+        ) as error:
+            raise StoreError(f"SQLite could not work on {self.path} ({error}); nothing was stored, try again") from None
         except apsw.CorruptError as error:
             raise StoreError(f"{self.path} is damaged ({error}); restore a backup") from None
 

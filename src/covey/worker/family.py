@@ -105,7 +105,11 @@ def end_all(
     signalled = _tell(keep) if grace_s > 0 else set()
     deadline = time.monotonic() + grace_s
     pause = 0.0005
-    while left := _living(keep):
+    while True:
+        left = _living(keep)
+        # Somebody may be adopted between two looks; only when we have no child at all is there nobody to be missed.
+        if not left and all(pid in keep for pid in children(os.getpid())):
+            break
         signalled.update(left)
         if time.monotonic() >= deadline:
             send(left, signal.SIGKILL)
@@ -114,7 +118,7 @@ def end_all(
         pause = min(pause * 2, 0.02)
         statuses |= reap()
     meanwhile()
-    return len(signalled), statuses | reap()
+    return len(signalled), statuses
 
 
 def _tell(keep: Container[int]) -> set[int]:
@@ -155,11 +159,17 @@ def marked(prefix: str) -> list[int]:
 
 
 def kill_marked(prefix: str, timeout_s: float = 5.0) -> int:
-    """No process carries the mark any more; how many did. A process is signalled only while its start ticks match."""
+    """No process carries the mark any more, nor does a descendant of one live; how many were killed.
+
+    A process is signalled only while its start ticks match.
+    """
     killed: set[int] = set()
     deadline = time.monotonic() + timeout_s
     while True:
-        left = {pid: ticks for pid in marked(prefix) if (ticks := start_ticks(pid)) is not None}
+        found = marked(prefix)
+        # Descendants too: a job may have started something with an environment of its own.
+        family = dict.fromkeys([*found, *(below for pid in found for below in descendants(pid))])
+        left = {pid: ticks for pid in family if (ticks := start_ticks(pid)) is not None}
         if not left or time.monotonic() > deadline:
             return len(killed)
         for pid, ticks in left.items():

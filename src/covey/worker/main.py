@@ -27,6 +27,7 @@ class Setting(Struct, frozen=True):
     live: str
     mark: str
     lifeline: int  # the pool's end of this pipe is closed when it dies
+    files: int  # the limit on open files that the pool was started with
 
 
 def work(name: str, kind: str, places: int, fds: tuple[int, int, int], setting: Setting) -> None:
