@@ -144,7 +144,8 @@ def test_what_a_command_writes_can_be_followed_while_it_runs(busy: Yard) -> None
     fence = busy.runs(id).fence
     live = Path(f"{busy.db}-covey/live/{id}.{fence}.out")
     until(lambda: live.exists() and live.read_text() == "early\n", 5, "live output")
-    until(lambda: live.with_suffix(".err").read_text() == "problem\n", 5, "live errors")
+    errors = live.with_suffix(".err")
+    until(lambda: errors.exists() and errors.read_text() == "problem\n", 5, "live errors")
     (busy.home / "go").touch()
     busy.completes(id)
     assert busy.attempt(id).stdout == "early\nlate\n"

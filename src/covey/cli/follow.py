@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import re
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from ..core.model import ENDED
 from ..errors import NotFound
@@ -44,24 +45,42 @@ class LiveStream:
 
     def __init__(self, path: str, target: TextIO) -> None:
         self._path, self._target = path, target
-        self._offset = 0
-        self._turned = False  # the file was started over: something may have been missed
+        self._file: BinaryIO | None = None
+        self._turned = False  # the file was followed by another: if by more than one, something was missed
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._shown = 0
         self._end = ""
 
     def poll(self) -> None:
         """What has been written since the last look is out."""
-        try:
-            with open(self._path, "rb") as file:
-                if os.fstat(file.fileno()).st_size < self._offset:
-                    self._offset, self._turned = 0, True
-                file.seek(self._offset)
-                data = file.read()
-        except OSError:
-            return
-        self._offset += len(data)
+        data = self._read()
+        if self._file is None or self._is_followed():
+            data += self._read()  # the last words of the old one
+            self.close()
+            with contextlib.suppress(OSError):
+                self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115 — read on at the next look
+            data += self._read()
         self._show(self._decode(data).replace("\x00", "\ufffd"))
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _is_followed(self) -> bool:
+        """Whether another file has the name by now. Then nothing more is written to the old one."""
+        assert self._file is not None
+        try:
+            now, then = os.stat(self._path), os.fstat(self._file.fileno())
+        except OSError:
+            return False  # gone: the job has ended, and the open file still has its last words
+        if (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino):
+            return False
+        self._turned = True
+        return True
+
+    def _read(self) -> bytes:
+        return b"" if self._file is None else self._file.read()
 
     def finish(self, stored: str, dropped: int) -> None:
         """What the stored text has beyond what was shown is out."""
@@ -93,7 +112,12 @@ class LiveRun:
         self._out.poll()
         self._err.poll()
 
+    def close(self) -> None:
+        self._out.close()
+        self._err.close()
+
     def finish(self, run: Attempt | None) -> None:
+        self.close()
         if run is not None:
             self._out.finish(run.stdout, run.stdout_dropped)
             self._err.finish(run.stderr, run.stderr_dropped)
@@ -132,6 +156,8 @@ def follow(
             ear.wait(LOOK_S)
     finally:
         ear.close()
+        if current:
+            current.close()
 
 
 def _catch_up(engine: Engine, view: JobView, current: LiveRun | None, seen: set[int]) -> None:

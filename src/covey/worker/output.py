@@ -9,7 +9,7 @@ import os
 from ..core.model import Output
 
 CAP = 1 << 20  # bytes kept of each stream: half from the head, half from the tail
-ROTATE = 1 << 20  # a live file starts over at this size; a follower sees it shrink
+ROTATE = 1 << 20  # a live file is followed by another at this size
 HOLLOW = 8 << 20  # a live file that takes more of the disk than this loses its middle
 PUNCH_HOLE_KEEP_SIZE = 3
 off_t = ctypes.c_longlong
@@ -64,13 +64,17 @@ class Capture:
 
     def _show(self, data: bytes) -> None:
         with contextlib.suppress(OSError):  # a full disk must not fail the job
+            if self._live is not None and self._live_size + len(data) > ROTATE:
+                # A new file under the old name, cut between two lines: a follower reads the old one to its end first.
+                cut = data.rfind(b"\n") + 1
+                os.write(self._live, data[:cut])
+                data = data[cut:]
+                os.close(self._live)
+                self._live, self._live_size = None, 0
+                os.unlink(str(self._live_path))
             if self._live is None:
                 self._live = os.open(str(self._live_path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            if self._live_size + len(data) > ROTATE:
-                os.ftruncate(self._live, 0)
-                os.lseek(self._live, 0, os.SEEK_SET)
-                self._live_size = 0
-            os.write(self._live, data[-ROTATE:])
+            os.write(self._live, data)
             self._live_size += len(data)
 
 
