@@ -367,3 +367,24 @@ def test_what_a_job_started_with_an_empty_environment_ends_with_a_pool_that_is_g
     until(lambda: gone(pid), 10, "the first run is gone")
     yard.trace("pids", 2)
     first.send(signal.SIGCONT)
+
+
+def test_a_job_outlives_two_zygotes(yard: Yard) -> None:
+    """What the first one left running is still there when the second is killed; the pool must not stumble over it."""
+    pool = yard.pool(count=1, commands_only=True).started()
+    id = yard.shell("echo x >>traces; while ! test -e go; do sleep 0.02; done")
+    yard.trace()
+    killed: list[int] = []
+
+    def fresh_zygote() -> int | None:
+        ((pid, ticks),) = yard.engine.store.dialect.query("select zygote_pid, zygote_ticks from pools", {})
+        return pid if pid not in killed and start_ticks(pid) == ticks else None
+
+    for _ in range(2):
+        killed.append(until(fresh_zygote, 10, "the store knows the zygote"))
+        os.kill(killed[-1], signal.SIGKILL)
+    until(fresh_zygote, 10, "there is a third one")
+    (yard.home / "go").touch()
+    (job,) = yard.completes(id)
+    assert (job.attempts, job.interruptions) == (1, 0)
+    assert pool.stop() == 0, pool.said()

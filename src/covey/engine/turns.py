@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from random import Random
@@ -32,6 +33,7 @@ class Turns:
 
     def _listeners_init(self) -> None:
         self._ear: Listener | None = None
+        self._listening = threading.Lock()
         self._deaf = False
         self._empty_polls = 0
         self._poll_s = 0.0
@@ -53,7 +55,6 @@ class Turns:
             self.store.event("pool_started", now=now, pool=pool, text=f"{info.name} (pid {info.pid} on {info.host})")
             stored = {key: value for key, value in self.store.ask("config") if key in config.SETTINGS}
         settings = config.effective(stored)
-        self._listen()  # before the pool has a second thread
         self._polls = settings["poll_seconds"], settings["max_poll_seconds"]
         return Registered(pool, self.database_id, settings, self._live())
 
@@ -266,12 +267,13 @@ class Turns:
             ear.wake()
 
     def _listen(self) -> Listener | None:
-        if self._ear is None and not self._deaf:
-            try:
-                self._ear = self.store.listen("pool")
-            except OSError:
-                self._deaf = True
-        return self._ear
+        with self._listening:  # `wait` and `wake` come from two threads
+            if self._ear is None and not self._deaf:
+                try:
+                    self._ear = self.store.listen("pool")
+                except OSError:
+                    self._deaf = True
+            return self._ear
 
     def _pace(self) -> float:
         least_s, most_s = self._polls

@@ -1,0 +1,63 @@
+"""A pool that was away for longer than its lease starts nothing before a turn has confirmed its claims."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from covey.engine.engine import Engine
+from covey.log import Log
+from covey.pool.crew import Crew
+from covey.pool.exchange import Exchange
+from covey.pool.neighbours import Neighbours
+from covey.pool.pool import Pool
+from covey.testing import HandPool, command, until
+
+
+def exchange_of(engine: Engine, pool: HandPool, lease_s: float) -> Exchange:
+    log = Log("test", quiet=True)
+    return Exchange(
+        engine,
+        Neighbours(engine, engine.database_id, log),
+        log,
+        pool=pool.id,
+        database_id=engine.database_id,
+        queues=None,
+        beat_s=0.05,
+        lease_s=lease_s,
+    )
+
+
+def test_claims_are_fresh_while_turns_go_on_and_no_longer_a_lease_after_the_last(
+    connect: Callable[[], Engine], pool: HandPool
+) -> None:
+    exchange = exchange_of(connect(), pool, lease_s=0.5)
+    assert not exchange.fresh()
+    exchange.start()
+    until(exchange.fresh, 5, "a turn confirms them")
+    exchange.close()
+    until(lambda: not exchange.fresh(), 5, "a lease has passed")
+
+
+def test_a_claim_that_may_run_elsewhere_by_now_goes_back_instead_of_to_a_worker(engine: Engine, pool: HandPool) -> None:
+    engine.enqueue([command()])
+    claim = pool.claim_one()
+    log = Log("test", quiet=True)
+    stale = Pool(
+        exchange_of(engine, pool, lease_s=0.5),
+        Crew(log, limit=1, concurrency=1),
+        lambda: None,  # type: ignore[arg-type, return-value]
+        log,
+        kinds={"command": 1},
+        count=1,
+        live="",
+        grace_s=1,
+        rejoin=lambda: None,
+    )
+    try:
+        stale._place([claim])
+        assert [(report.id, report.outcome) for report in stale._unsent] == [(claim.id, "taken_back")]
+        assert stale._waiting == []
+    finally:
+        os.close(stale._bell)
+        stale._selector.close()
