@@ -13,6 +13,9 @@ import time
 from typing import Any
 
 from covey import Abort, Context, Covey, Retry, Snooze
+from covey.env import start_ticks
+from covey.testing.until import until
+from covey.worker import family
 
 app = Covey()
 
@@ -193,8 +196,15 @@ def starts_from_a_thread(text: str) -> int:
 
 
 def orphans(count: int) -> int:
-    """Leaves that many dead grandchildren to whoever adopts them."""
+    """Leaves that many dead grandchildren to whoever adopts them. All are dead when it returns."""
+    before = len(family.children(os.getpid()))
     subprocess.run(["sh", "-c", f"for i in $(seq {count}); do (exec true) & done"], check=True)
+
+    def dead() -> bool:
+        mine = family.children(os.getpid())
+        return len(mine) >= before + count and all(start_ticks(pid) is None for pid in mine)
+
+    until(dead, 10, "the orphans are dead")
     return os.getpid()
 
 
