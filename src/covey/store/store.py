@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from ..core.machine import Change
 from ..core.model import LONELY_INTERRUPTIONS as LONELY
-from ..core.model import Claim, LostPool, PoolInfo, Report, Row, Spec, WorkerState
+from ..core.model import Claim, LostPool, PoolEvent, PoolInfo, Report, Row, Spec, WorkerState
 from . import statements
 from .dialect import Dialect, Listener
 
@@ -192,6 +192,7 @@ class Store:
             "now": now,
             "queues": None if info.queues is None else _json(info.queues),
             "kinds": _json(info.kinds),
+            "types": None if info.types is None else _json(info.types),
         }
         self.ask("insert_pool", **params)
         return id
@@ -199,7 +200,11 @@ class Store:
     def pools(self) -> list[LostPool]:
         return [LostPool(*row) for row in self.ask("pools")]
 
-    def put_workers(self, pool: int, workers: Sequence[WorkerState]) -> None:
+    def add_events(self, pool: int, events: Sequence[PoolEvent]) -> None:
+        self.many("add_event", (asdict(event) | {"pool": pool, "job_id": None} for event in events))
+
+    def put_workers(self, pool: int, workers: Sequence[WorkerState], given_up: Mapping[str, str] | None) -> None:
+        self.ask("set_given_up", pool=pool, given_up=_json(given_up) if given_up else None)
         self.ask("prune_workers", pool=pool, names=_json([worker.name for worker in workers]))
         self.many("put_worker", (asdict(worker) | {"pool": pool} for worker in workers))
 

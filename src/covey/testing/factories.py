@@ -35,6 +35,7 @@ def pool_info(
     pid: int = 4242,
     ticks: int = 1,
     lease_s: float = 30.0,
+    **fields: Any,
 ) -> PoolInfo:
     """A pool somewhere else: nothing on this machine has its boot."""
     return PoolInfo(
@@ -48,4 +49,5 @@ def pool_info(
         count=count,
         version="test",
         lease_s=lease_s,
+        **fields,
     )

@@ -20,6 +20,10 @@ from .slot import Slot
 from .station import Station
 
 
+class NoApp(Exception):
+    """What was named is not there, or no app. An app that is there but breaks on import is another matter."""
+
+
 class Setting(Struct, frozen=True):
     """What is the same for every worker of a pool."""
 
@@ -73,12 +77,19 @@ def load_tasks(app: str | None) -> dict[str, Any]:
     module, _, attribute = app.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
-    found = importlib.import_module(module)
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name and (module == error.name or module.startswith(f"{error.name}.")):
+            raise NoApp(f"no module {error.name!r}") from None
+        raise
     for part in (attribute or "app").split("."):
+        if not hasattr(found, part):
+            raise NoApp(f"module {module!r} has no {attribute!r}")
         found = getattr(found, part)
     tasks = getattr(found, "tasks", None)
     if not isinstance(tasks, dict):
-        raise TypeError(f"{app} is not a Covey app")
+        raise NoApp(f"{app!r} is not a Covey app")
     return tasks
 
 
