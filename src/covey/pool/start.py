@@ -20,7 +20,7 @@ from ..core.ports import Source
 from ..env import boot, failpoint, hostname, start_ticks
 from ..errors import InvalidInput
 from ..log import Log, LogFile
-from ..worker import family, wire
+from ..worker import cgroup, family, wire
 from ..worker.main import Setting
 from .care import Parent
 from .crew import Crew
@@ -78,7 +78,7 @@ def run(source: Source, options: PoolOptions) -> int:
             return starter.work(signals)
         finally:
             # Whatever went wrong: what we hand back now may be started elsewhere at once.
-            family.kill_marked(f"{source.database_id}:{starter.pool}:")
+            starter.end_processes()
             source.leave(starter.pool)
             starter.close()
 
@@ -93,6 +93,8 @@ class Starter:
         self._preload = True
         self._live = ""
         self._exchange: Exchange | None = None
+        self._ticks = start_ticks(os.getpid()) or 0
+        self._cgroup: str | None = None
         self._lifeline = os.pipe2(os.O_CLOEXEC)  # nobody writes: its end tells every worker that ours has come
 
     @property
@@ -106,12 +108,13 @@ class Starter:
 
     def register(self) -> None:
         options = self._options
+        self._cgroup = self._cgroup or cgroup.create(cgroup.name(self._source.database_id, os.getpid(), self._ticks))
         info = PoolInfo(
             name=options.name or f"{hostname()}-{os.getpid()}",
             host=hostname(),
             boot=boot(),
             pid=os.getpid(),
-            ticks=start_ticks(os.getpid()) or 0,
+            ticks=self._ticks,
             queues=self._types.queues,
             kinds=("command", "sync", "async") if options.app else ("command",),
             count=self._types.count,
@@ -120,6 +123,7 @@ class Starter:
             lease_s=self._source.settings()["lock_lease_seconds"],
             app=options.app,
             log=self._log.path,
+            cgroup=self._cgroup,
         )
         self._registered = self._source.register(info)
         self._live = self._registered.live or tempfile.mkdtemp(prefix="covey-live-")
@@ -218,11 +222,17 @@ class Starter:
         assert registered is not None
         mark = f"{registered.database_id}:{registered.pool}"
         return Nursery(
-            Setting(self._options.app, self._live, mark, self._lifeline[0], self._files),
+            Setting(self._options.app, self._live, mark, self._lifeline[0], self._files, self._cgroup),
             preload=self._preload,
             environ=dict(os.environ) | {"COVEY_DB": self._options.url},
             says=self._log.file.fd if self._log.file else None,
         )
+
+    def end_processes(self) -> None:
+        """Nothing that was started here lives."""
+        family.kill_marked(f"{self._source.database_id}:{self.pool}:")
+        if self._cgroup:
+            cgroup.end(self._cgroup)
 
     def close(self) -> None:
         for end in self._lifeline:

@@ -24,7 +24,7 @@ from typing import Any
 
 from ..core.codec import clean
 from ..env import start_ticks
-from ..worker import family, wire
+from ..worker import cgroup, family, wire
 from ..worker.main import NoApp, Setting, load_tasks, other_threads, work
 
 
@@ -120,6 +120,8 @@ class Zygote:
         for pid, status in family.reap().items():
             if pid in self._workers:
                 self._workers.discard(pid)
+                if self._setting.cgroup:
+                    cgroup.end(self._setting.group_of(pid))
                 self._kill_strangers()
                 self._say(wire.Exited(pid, status))
         self._kill_strangers()
@@ -145,6 +147,8 @@ def main(given: str) -> None:
     setting = Setting(**options)
     os.set_inheritable(setting.lifeline, False)
     resource.setrlimit(resource.RLIMIT_NOFILE, (setting.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    if setting.cgroup:
+        cgroup.enter(setting.cgroup)  # before anybody else's code runs
     Zygote(control, setting, preload=preload).run()
 
 

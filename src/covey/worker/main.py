@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ..core.codec import clean
 from ..env import failpoint
-from . import family
+from . import cgroup, family
 from .slot import Slot
 from .station import Station
 
@@ -32,11 +32,18 @@ class Setting(Struct, frozen=True):
     mark: str
     lifeline: int  # the pool's end of this pipe is closed when it dies
     files: int  # the limit on open files that the pool was started with
+    cgroup: str | None = None  # holds the zygote and everything below it
+
+    def group_of(self, pid: int) -> str:
+        """The control group of one worker."""
+        return f"{self.cgroup}/worker-{pid}"
 
 
 def work(name: str, kind: str, places: int, fds: tuple[int, int, int], setting: Setting) -> None:
     """Serves until the pool hangs up. Never returns into the zygote."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if setting.cgroup:
+        cgroup.enter(setting.group_of(os.getpid()))
     jobs = socket.socket(fileno=fds[0])
     reports = socket.socket(fileno=fds[1])
     slot = Slot(fds[2], places)
