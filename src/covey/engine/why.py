@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ..core.view import Attempt, Event, JobView, PoolView, QueueView, Why
+from . import health
 
 
 def explain(
@@ -75,14 +76,30 @@ def _pending(job: JobView, queue: QueueView | None, pools: Sequence[PoolView], a
     if queue and queue.paused:
         until = f" until {queue.resume_at}" if queue.resume_at else ""
         return f"its queue {job.queue!r} is paused{until}", [f"covey queue resume {job.queue}"]
-    serving = [pool for pool in pools if pool.queues is None or job.queue in pool.queues]
+    serving = [pool for pool in pools if health.serves(pool, job.queue) and health.takes_jobs(pool)]
     if not serving:
         return f"no worker serves the queue {job.queue!r}", [f"covey worker start --queue {job.queue}"]
-    if not any(job.kind in pool.kinds for pool in serving):
+    of_kind = [pool for pool in serving if job.kind in pool.kinds]
+    if not of_kind:
         what = "commands" if job.kind == "command" else f"{job.task!r}, a Python task"
         return f"no worker of the queue {job.queue!r} can run {what}", ["covey worker start --app MODULE:APP"]
+    able = [pool for pool in of_kind if health.can_run(pool, job.queue, job.kind)]
+    if not able:
+        return _cannot_start(job, of_kind[-1])
+    if all(health.is_frozen(pool) for pool in able):
+        silent = able[-1]
+        reason = f"pool {silent.id} (pid {silent.pid}) is frozen or cannot reach the database"
+        return f"{reason}: silent for {silent.beat_age_s:.0f} s", [f"kill -CONT {silent.pid}", "covey status"]
     place = "it is next in line" if not ahead else f"{ahead:,} jobs are ahead of it in {job.queue!r}"
-    return f"{place}; {sum(pool.count for pool in serving)} workers serve that queue", ["covey worker list"]
+    workers = sum(health.places(pool, job.queue) for pool in able)
+    return f"{place}; {workers} workers serve that queue", ["covey worker list"]
+
+
+def _cannot_start(job: JobView, pool: PoolView) -> tuple[str, list[str]]:
+    what = health.title(pool, job.queue, job.kind)
+    log = f"; log: {pool.log}" if pool.log else ""
+    advice = [f"covey worker events {pool.id}", "mend it and restart the pool"]
+    return f"no {what} worker can start in pool {pool.id}: {pool.given_up[what]}{log}", advice
 
 
 def _until(at: str | None, now: int) -> str:
