@@ -117,6 +117,8 @@ def test_auto_shares_the_machine_among_the_types_that_ask_for_it(yard: Yard) -> 
 def test_drain_ends_when_every_type_is_drained_and_leaves_the_other_queues(yard: Yard) -> None:
     ids = yard.shells([SHORT.format("ran")] * 9, queue="notebook") + yard.shells(["true"] * 2, queue="shell")
     ids += yard.calls("arest", [[0.01]] * 3, queue="shell", kind="async")
+    # While one type waits for a retry, the other has long been drained.
+    ids.append(yard.shell("test -e second || { touch second; exit 1; }", queue="notebook", backoff_base=1.0))
     other = yard.shell("true", queue="mail")
     pool = yard.pool("--drain", "--worker", "notebook=1", "--worker", "shell=2", count=None)
     assert pool.ended() == 0, pool.said()

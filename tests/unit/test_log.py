@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,7 +55,14 @@ def in_threads(count: int, work: Callable[[str], None]) -> None:
 # ── the file ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_full_file_is_put_aside_and_no_line_is_lost_or_torn(path: Path) -> None:
+def test_a_full_file_is_put_aside_and_no_line_is_lost_or_torn(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace = os.replace
+
+    def take_a_while(older: str, newer: str) -> None:
+        time.sleep(0.01)  # so that the other threads come while the file is being put aside
+        replace(older, newer)
+
+    monkeypatch.setattr(os, "replace", take_a_while)
     file = LogFile(str(path), most_bytes=60_000)
     try:
         in_threads(4, lambda who: write(file, who, 600))  # 122 kB: two full files and a bit
