@@ -41,8 +41,9 @@ def _show(pools: list[PoolView]) -> None:
         alive = is_alive(pool)
         render.facts(_facts(pool, alive))
         if alive and pool.workers:
-            _table([_row(worker) for worker in pool.workers])
-            render.facts(_errors(pool.workers))
+            workers, earlier = _worth_a_row(pool.workers)
+            _table([_row(worker) for worker in workers])
+            render.facts(_errors(workers, earlier))
 
 
 def _facts(pool: PoolView, alive: bool) -> Iterator[tuple[str, object]]:
@@ -100,15 +101,33 @@ def _table(rows: list[dict[str, object]]) -> None:
     render.table(columns, [[row[name] for name in columns] for row in rows], wide="WORKER")
 
 
-def _errors(workers: list[WorkerView]) -> Iterator[tuple[str, object]]:
+def _worth_a_row(workers: list[WorkerView]) -> tuple[list[WorkerView], dict[str, int]]:
+    """In the order of their numbers; of those that fell of the same cause, the last, and how many fell before it."""
+    shown: dict[tuple[object, ...], WorkerView] = {}
+    earlier: dict[str, int] = {}
+    for worker in sorted(workers, key=_number):
+        key = ("dead", worker.queue, worker.mode, worker.error) if worker.state == "dead" else (worker.name,)
+        before = shown.pop(key, None)
+        earlier[worker.name] = earlier.pop(before.name) + 1 if before else 0
+        shown[key] = worker
+    return sorted(shown.values(), key=_number), earlier
+
+
+def _number(worker: WorkerView) -> tuple[str, int]:
+    name, _, number = worker.name.rpartition("-")
+    return (name, int(number)) if number.isdecimal() else (worker.name, 0)
+
+
+def _errors(workers: list[WorkerView], earlier: dict[str, int]) -> Iterator[tuple[str, object]]:
     """Each error once, with the workers that have it. Below the table, because there it need not be cut."""
-    named: dict[str, list[str]] = {}
+    named: dict[str, list[WorkerView]] = {}
     for worker in workers:
         if worker.error:
-            named.setdefault(worker.error, []).append(worker.name)
-    for error, names in named.items():
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        yield "error", f"{', '.join(names[:5])}{more}: {error}"
+            named.setdefault(worker.error, []).append(worker)
+    for error, fallen in named.items():
+        before = sum(earlier[worker.name] for worker in fallen)
+        more = f" and {before} before" if before else ""
+        yield "error", f"{', '.join(worker.name for worker in fallen)}{more}: {error}"
 
 
 def size(memory: int | None) -> str:

@@ -52,6 +52,16 @@ def can_run(pool: PoolView, queue: str, kind: str) -> bool:
     return serves(pool, queue) and kind in pool.kinds and title(pool, queue, kind) not in pool.given_up
 
 
+def lane_of(pool: PoolView, queue: str, kind: str) -> list[WorkerView]:
+    """The workers that run such jobs; a pool without types has them for every queue that it serves."""
+    wanted = queue if pool.types else None
+    return [worker for worker in pool.workers if worker.queue == wanted and (worker.mode or "command") == kind]
+
+
+def latest(workers: Iterable[WorkerView]) -> WorkerView:
+    return max(workers, key=lambda worker: worker.started_at or "")
+
+
 def places(pool: PoolView, queue: str) -> int:
     """How many jobs of the queue it runs at a time."""
     return pool.types.get(queue, 0) if pool.types else pool.count
@@ -120,8 +130,10 @@ def _fallen(living: Sequence[PoolView]) -> Iterable[Finding]:
     for pool in living:
         fallen = [worker for worker in pool.workers if worker.state == "dead" and not _is_given_up(pool, worker)]
         if fallen:
-            text = f"workers of pool {pool.id} could not start: {_names([worker.name for worker in fallen])}"
-            yield _warning(f"{text} ({fallen[-1].error})", _see(pool, "others are tried in their place"))
+            last = latest(fallen)
+            count = "1 worker" if len(fallen) == 1 else f"{len(fallen)} workers"
+            text = f"{count} of pool {pool.id} could not start, last {last.name}: {last.error}"
+            yield _warning(text, _see(pool, "others are tried in their place"))
 
 
 def _gone(pools: Sequence[PoolView]) -> Iterable[Finding]:

@@ -128,6 +128,7 @@ class Views:
             waiting = self.store.ask("ready_lanes", kinds=json.dumps(KINDS))
             stored: dict[str, str] = dict(self.store.ask("config"))
         totals: dict[str, int] = {state: sum(per.get(state, 0) for per in counts.values()) for state in STATES}
+        living = [pool for pool in pools if is_alive(pool)]
         findings = health.examine(pools, queues, waiting, orphans=orphans, dead=totals["dead"])
         return Status(
             database=self.store.dialect.url,
@@ -140,8 +141,8 @@ class Views:
             findings=findings,
             counts=totals,
             queues=queues,
-            pools=len(pools),
-            workers=sum(len(pool.workers) for pool in pools),
+            pools=len(living),
+            workers=sum(worker.state != "dead" for pool in living for worker in pool.workers),
             oldest_pending_s=None if oldest is None else max(0.0, (self.clock() - oldest) / 1e6),
             next_run_at=rfc3339(next_run_at),
         )

@@ -90,9 +90,27 @@ def _pending(job: JobView, queue: QueueView | None, pools: Sequence[PoolView], a
         silent = able[-1]
         reason = f"pool {silent.id} (pid {silent.pid}) is frozen or cannot reach the database"
         return f"{reason}: silent for {silent.beat_age_s:.0f} s", [f"kill -CONT {silent.pid}", "covey status"]
+    if (broken := _none_ready(job, able)) is not None:
+        return broken
     place = "it is next in line" if not ahead else f"{ahead:,} jobs are ahead of it in {job.queue!r}"
     workers = sum(health.places(pool, job.queue) for pool in able)
     return f"{place}; {workers} workers serve that queue", ["covey worker list"]
+
+
+def _none_ready(job: JobView, pools: Sequence[PoolView]) -> tuple[str, list[str]] | None:
+    """What stands in the way where workers for the job were tried and none of them could start so far."""
+    fallen = []
+    for pool in pools:
+        workers = health.lane_of(pool, job.queue, job.kind)
+        dead = [worker for worker in workers if worker.state == "dead"]
+        if not dead or any(worker.state not in ("dead", "starting") for worker in workers):
+            return None
+        fallen += dead
+    if not fallen:
+        return None
+    last = health.latest(fallen)
+    reason = f"no {job.kind} worker could start so far in pool {last.pool}, last {last.name}: {last.error}"
+    return reason, [f"covey worker events {last.pool}", "mend it; new workers are tried all the time"]
 
 
 def _cannot_start(job: JobView, pool: PoolView) -> tuple[str, list[str]]:
