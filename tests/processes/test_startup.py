@@ -316,17 +316,16 @@ def test_a_worker_killed_while_it_starts_is_named_and_replaced(yard: Yard) -> No
 
 def test_without_a_single_worker_the_pool_ends_at_once_and_names_everyone(yard: Yard) -> None:
     waits = yard.shell("true")
-    watch = Watch()
     pool = yard.pool(count=3, commands_only=True, failpoints={"worker.starting": "kill"})
     assert pool.ended(10) == 1, pool.said()
-    assert watch.s < 5  # sooner than a series of ever later trials would take
-    reasons = ", ".join(f"command-{n} (was killed by SIGKILL)" for n in (1, 2, 3))
     (log,) = told.logs(yard)
-    assert re.search(
-        rf"started 0/3 workers in [\d.]+s; failed: {re.escape(reasons)}; log: {log}$", told.result_line(pool)
-    )
-    assert {event.worker for event in told.events(yard, "failed")} >= {"command-1", "command-2", "command-3"}
-    assert {event.text for event in told.events(yard, "failed")} == {f"was killed by SIGKILL; log: {log}"}
+    line = told.result_line(pool)
+    assert re.search(rf"started 0/3 workers in [\d.]+s; failed: .*; log: {log}$", line)
+    assert sorted(re.findall(r"(\S+) \(was killed by SIGKILL\)", line)) == ["command-1", "command-2", "command-3"]
+    failed = told.events(yard, "failed")
+    assert {event.worker for event in failed} >= {"command-1", "command-2", "command-3"}
+    assert {event.text for event in failed} == {f"was killed by SIGKILL; log: {log}"}
+    assert len(failed) < crews.GIVE_UP  # no series of ever later trials
     assert yard.engine.pool_views() == []
     assert (yard.job(waits).state, yard.job(waits).attempts) == ("pending", 0)
 
@@ -336,11 +335,9 @@ def test_without_its_interpreter_a_pool_ends_at_once_and_names_everyone(yard: Ya
     wrapper = "import sys; sys.executable = '/no/such/python'; from covey.cli.main import main; main()"
     command = [sys.executable, "-c", wrapper, "worker", "start", "--db", str(yard.db)]
     command += ["--worker", "notebook=2", "--worker", "shell=1"]
-    watch = Watch()
     pool = RunningPool(yard, command, yard.environ(), yard.home / "pool.log")
     yard.pools.append(pool)
     assert pool.ended(10) == 1, pool.said()
-    assert watch.s < 5
     (log,) = told.logs(yard)
     reason = "cannot start /no/such/python: No such file or directory"
     names = ("notebook-1", "notebook-2", "shell-1")
