@@ -184,6 +184,11 @@ def cancel(row: Row, signal: Signal, now: int, rng: Random) -> Change:
     return Change("cancelled", fence=1, keeps_pool=row.pool is not None, error=signal.error)
 
 
+def cancel_below(error: str) -> Change:
+    """What a cancel makes of every unfinished descendant, whatever its state."""
+    return Change("cancelled", fence=1, keeps_pool=True, error=error)
+
+
 def try_again(row: Row, signal: Signal, now: int, rng: Random) -> Change:
     return Change("pending", run_at=None)
 

@@ -11,7 +11,21 @@ from typing import Any
 from .. import __version__
 from ..core.codec import decode, printable
 from ..core.model import ENDED, SHELL, STATES, WorkerState
-from ..core.view import Attempt, Children, Event, Filter, JobView, Page, PoolView, QueueView, Status, Why, rfc3339
+from ..core.tree import with_children
+from ..core.view import (
+    Attempt,
+    Branch,
+    Children,
+    Event,
+    Filter,
+    JobView,
+    Page,
+    PoolView,
+    QueueView,
+    Status,
+    Why,
+    rfc3339,
+)
 from ..env import alive, boot
 from ..errors import InvalidInput, NotFound
 from ..store.store import Store
@@ -47,6 +61,16 @@ class Views:
         more = len(rows) > wanted.limit
         jobs = [_job(row) for row in rows[: wanted.limit]]
         return Page(jobs, jobs[-1].id if more else None)
+
+    def tree(self, ref: Ref, limit: int = 50, after: int | None = None) -> Branch:
+        """A job and one page of its children. Keyset paging: the first page of 100,000 costs as much as that of 100."""
+        if not 1 <= limit <= 10_000:
+            raise InvalidInput(f"limit {limit}: from 1 to 10,000")
+        job = self.job(ref)
+        last = -1 if after is None else after
+        rows = self.store.views(["where_parent"], limit + 1, "j.child_no", parent=job.id, after=last)
+        children = [_job(row) for row in rows[:limit]]
+        return Branch(job, children, children[-1].child_no if len(rows) > limit else None)
 
     def history(self, ref: Ref) -> list[Attempt]:
         return [_attempt(row) for row in self.store.ask("attempts_of", id=self._id(ref))]
@@ -191,7 +215,7 @@ def _job(row: tuple[Any, ...]) -> JobView:
     (result, parent_id, root_id, total, unfinished, failed, batch, labels, interruptions, info, kind, fence) = row[
         24:36
     ]
-    busy_worker, busy_since = row[36:38]
+    busy_worker, busy_since, depth, child_no, children_info = row[36:41]
     arguments = None if args is None else decode(args)
     command = command_line(arguments) if task == SHELL and arguments else None
     return JobView(
@@ -224,13 +248,17 @@ def _job(row: tuple[Any, ...]) -> JobView:
         result=None if result is None else decode(result),
         parent_id=parent_id,
         root_id=root_id,
-        children=Children(total, unfinished, failed),
+        children=Children(
+            total, unfinished, failed, total - unfinished, (total - unfinished) / total if total else None
+        ),
         batch=batch,
         labels=None if labels is None else decode(labels),
         interruptions=interruptions,
-        info=None if info is None else decode(info),
+        info=with_children(*(None if text is None else decode(text) for text in (info, children_info))),
         kind=kind,
         fence=fence,
+        depth=depth,
+        child_no=child_no,
     )
 
 
