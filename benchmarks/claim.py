@@ -35,7 +35,7 @@ class Claimer:
         """Milliseconds of one turn."""
         self.number += 1
         turn = Turn(
-            pool=self.pool, database_id=self.engine.database_id, number=self.number, want=self.want,
+            pool=self.pool, database_id=self.engine.database_id, number=self.number, wants=[self.want],
             reports=self.reports,
         )  # fmt: skip
         began = time.perf_counter()

@@ -38,9 +38,17 @@ def boot() -> str:
 def start_ticks(pid: int) -> int | None:
     """When a process started, in ticks since boot: with the pid, its identity. None if it is gone or a zombie."""
     try:
+        return read_ticks(pid)
+    except OSError:
+        return None
+
+
+def read_ticks(pid: int) -> int | None:
+    """The same, but OSError when it cannot be told."""
+    try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             fields = stat.read().rpartition(b") ")[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 

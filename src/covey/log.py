@@ -1,30 +1,80 @@
-"""What Covey says while it works. All wording is here; it goes to standard error, never to standard output."""
+"""What Covey says while it works. All wording is here; it goes to standard error and to the pool's log file."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import threading
 import time
 from datetime import UTC, datetime
 
 LEVELS = ("debug", "info", "warning", "error")
+MOST_BYTES = 5 << 20  # then a log file is put aside
+KEPT = 3  # files, the current one included
+
+
+class LogFile:
+    """A file that several processes append to, each line in one piece. A full one becomes NAME.1, that one NAME.2."""
+
+    def __init__(self, path: str, *, most_bytes: int = MOST_BYTES) -> None:
+        self.path, self._most_bytes = path, most_bytes
+        self._lock = threading.Lock()
+        self.fd = self._open()
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def write(self, line: str) -> None:
+        """A disk that is full or gone must not stop a pool: then the line is only on standard error."""
+        with self._lock, contextlib.suppress(OSError):
+            os.write(self.fd, line.encode("utf-8", "backslashreplace"))
+            if os.fstat(self.fd).st_size >= self._most_bytes:
+                self._put_aside()
+
+    def _put_aside(self) -> None:
+        """In the place of the same descriptor, so that whoever is started from now on inherits the new file."""
+        for number in range(KEPT - 1, 0, -1):
+            older = f"{self.path}.{number - 1}" if number > 1 else self.path
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(older, f"{self.path}.{number}")
+        fresh = self._open()
+        os.dup2(fresh, self.fd, inheritable=False)
+        os.close(fresh)
+
+    def close(self) -> None:
+        os.close(self.fd)
 
 
 class Log:
-    """Lines with a time and a name. A line that repeats is said at most once in ten seconds."""
+    """Lines with a time and a name. A line that repeats is said at most once in ten seconds.
 
-    def __init__(self, name: str, *, quiet: bool = False) -> None:
-        self._name = name
-        wanted = os.environ.get("COVEY_LOG", "warning" if quiet else "info").lower()
+    COVEY_LOG says from which level on; --quiet keeps standard error to warnings, the file has the rest all the same.
+    """
+
+    def __init__(self, name: str, *, quiet: bool = False, file: LogFile | None = None) -> None:
+        self._name, self.file = name, file
+        wanted = os.environ.get("COVEY_LOG", "info").lower()
         self._least = LEVELS.index(wanted) if wanted in LEVELS else 1
+        self._least_aloud = max(self._least, LEVELS.index("warning")) if quiet else self._least
         self._said: dict[str, float] = {}
 
+    @property
+    def path(self) -> str | None:
+        """Where to read on."""
+        return self.file.path if self.file else None
+
     def _say(self, level: str, text: str) -> None:
-        if LEVELS.index(level) < self._least:
+        rank = LEVELS.index(level)
+        if rank < self._least:
             return
-        stamp = datetime.now(UTC).strftime("%H:%M:%S.%f")[:-3]
+        now = datetime.now(UTC)
+        if self.file:
+            self.file.write(f"{now.isoformat(timespec='milliseconds')[:-6]}Z {level} {self._name} {text}\n")
+        if rank < self._least_aloud:
+            return
         try:
-            sys.stderr.write(f"{stamp} {self._name} {text}\n")
+            sys.stderr.write(f"{now.strftime('%H:%M:%S.%f')[:-3]} {self._name} {text}\n")
             sys.stderr.flush()
         except (OSError, ValueError):
             pass  # nobody listens any more
@@ -44,17 +94,26 @@ class Log:
         self._say("info", f"✓ started {name} ({ready}/{wanted})")
 
     def all_started(self, ready: int, wanted: int, seconds: float, failed: list[str]) -> None:
-        tail = f"; failed: {', '.join(failed)}" if failed else ""
-        self._say("warning" if failed else "info", f"started {ready}/{wanted} workers in {seconds:.1f}s{tail}")
+        more = f" and {len(failed) - 8} more" if len(failed) > 8 else ""
+        tail = f"; failed: {', '.join(failed[:8])}{more}" if failed else ""
+        where = f"; log: {self.path}" if failed and self.path else ""
+        level = "info" if not failed else "warning" if ready else "error"
+        self._say(level, f"started {ready}/{wanted} workers in {seconds:.1f}s{tail}{where}")
 
-    def app_imports_threads(self, note: str) -> None:
+    def app_not_shared(self, note: str) -> None:
         self._say("warning", f"{note}; every worker imports the app for itself, which is slower")
+
+    def no_zygote(self, error: object) -> None:
+        self._seldom("zygote", "error", f"no workers can be started: {error}; trying again")
+
+    def parent_died(self) -> None:
+        self._say("warning", "the parent process is gone")
 
     def worker_lost(self, name: str, how: str) -> None:
         self._say("warning", f"worker {name} {how}; it is replaced")
 
-    def kind_given_up(self, kind: str, why: str) -> None:
-        self._say("error", f"no {kind} worker can start, and no more are tried: {why}; its jobs wait for another pool")
+    def given_up(self, what: str, why: str) -> None:
+        self._say("error", f"no {what} worker can start, and no more are tried: {why}; its jobs wait for another pool")
 
     def zygote_lost(self) -> None:
         self._say("warning", "the zygote was lost; a new one is started, its workers finish what they run")

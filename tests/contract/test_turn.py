@@ -246,10 +246,13 @@ def test_a_beat_is_counted_and_shows_the_pool_s_workers(engine: Engine, pool: Ha
     pool.turn(held=[claim], workers=[busy, idle], zygote=(70, 4))
     (view,) = engine.pool_views()
     assert (view.id, view.beat_age_s, view.held, view.state) == (pool.id, 0.0, 1, "running")
-    assert view.workers == [busy, idle]
+    first, second = view.workers
+    assert (first.id, first.host, first.kind, first.mode) == (f"{pool.id}/shell-1", "host-a", "command", None)
+    assert (first.state, first.pid, first.ticks, first.job_id, first.fence) == ("busy", 77, 5, claim.id, 1)
+    assert (first.busy_since, second.name, second.state) == (rfc3339(clock()), "shell-2", "idle")
     assert (engine.job(made.id).worker, engine.job(made.id).started_at) == ("shell-1", rfc3339(clock()))
     pool.turn(held=[claim], workers=[idle])
-    assert engine.pool_views()[0].workers == [idle]
+    assert [worker.name for worker in engine.pool_views()[0].workers] == ["shell-2"]
 
 
 def test_every_writing_turn_moves_the_beat(engine: Engine, pool: HandPool) -> None:

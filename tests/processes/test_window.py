@@ -63,7 +63,7 @@ def test_a53_what_was_claimed_ahead_is_taken_back_from_a_stalled_worker_and_runs
 def test_a53_a_frozen_worker_keeps_only_what_it_has_received(yard: Yard) -> None:
     pool = yard.pool(count=2).started()
     yard.completes(*yard.calls("trace_in", [["warm", n] for n in range(500)]))
-    workers = [w.pid for w in until(lambda: _all_shown(yard), 5) if w.kind == "sync" and w.pid]
+    workers = [w.pid for w in until(lambda: _all_shown(yard), 5) if w.mode == "sync" and w.pid]
     os.kill(workers[0], signal.SIGSTOP)
     ids = yard.calls("trace_in", [["ran", n] for n in range(300)])
     until(lambda: held(yard) <= 1 and len(yard.traces("ran")) >= 299, 10, "the other worker does the rest")

@@ -54,16 +54,19 @@ def _show(pools: list[PoolView]) -> None:
 
 def _rows(pool: PoolView) -> Iterable[tuple[object, ...]]:
     import time
+    from datetime import datetime
 
     from . import render
     from .times import span
 
     for worker in pool.workers:
-        since = "" if worker.busy_since is None else span(max(0.0, time.time() - worker.busy_since / 1e6))
+        since = ""
+        if worker.busy_since is not None:
+            since = span(max(0.0, time.time() - datetime.fromisoformat(worker.busy_since).timestamp()))
         yield (
             worker.name,
             render.state(worker.state),
-            worker.kind,
+            worker.mode or worker.kind,
             worker.pid,
             worker.job_id,
             since,

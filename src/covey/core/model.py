@@ -205,7 +205,7 @@ class Held(Struct, array_like=True):
 
 
 class Want(Struct, frozen=True):
-    """What a pool would take now: free places per kind, and how many in all."""
+    """What a pool, or one worker type of it, would take now: free places per kind, and how many in all."""
 
     queues: tuple[str, ...] | None  # None = every queue
     places: dict[str, int]
@@ -233,8 +233,17 @@ class WorkerState(Struct, frozen=True):
     error: str | None = None
 
 
+class PoolEvent(Struct, frozen=True):
+    """Something that happened to a pool or to one of its workers, for people."""
+
+    at: int
+    kind: str
+    worker: str | None = None
+    text: str | None = None
+
+
 class PoolInfo(Struct, frozen=True, kw_only=True):
-    """Who a pool is: enough to tell whether it still lives."""
+    """Who a pool is: enough to tell whether it still lives, and to find what it leaves behind."""
 
     name: str
     host: str
@@ -247,6 +256,9 @@ class PoolInfo(Struct, frozen=True, kw_only=True):
     version: str
     lease_s: float
     app: str | None = None
+    types: dict[str, int] | None = None  # queue → workers, if it has worker types
+    log: str | None = None  # its log file, on its host
+    cgroup: str | None = None  # the control group that holds its processes, on its host
 
 
 class Registered(Struct, frozen=True):
@@ -263,9 +275,11 @@ class Turn(Struct, kw_only=True):
     database_id: str
     number: int
     reports: list[Report] = []
-    want: Want | None = None
+    wants: list[Want] = []  # one per worker type; none while it stops
     held: list[Held] | None = None  # with timed beats, and after a lost answer
     workers: list[WorkerState] | None = None
+    given_up: dict[str, str] | None = None  # beside `workers`: what cannot start → why
+    events: list[PoolEvent] = []
     draining: bool = False
     zygote: tuple[int, int] | None = None
 
@@ -290,3 +304,4 @@ class LostPool(Struct, frozen=True):
     ticks: int
     beat: int
     lease_s: float
+    cgroup: str | None = None

@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from .model import WorkerState
-
 
 def rfc3339(at: int | None) -> str | None:
     """Microseconds since the epoch as RFC 3339 in UTC."""
@@ -163,6 +161,30 @@ class QueueView(Struct, kw_only=True):
     counts: dict[str, int]
 
 
+class WorkerView(Struct, kw_only=True):
+    """One worker. `kind` is what it runs (command, python), `mode` which functions (sync, async)."""
+
+    id: str  # pool/name
+    name: str
+    pool: int
+    host: str
+    queue: str | None  # its worker type; None = whatever its pool serves
+    kind: Literal["command", "python", "container"]
+    mode: str | None
+    state: Literal["starting", "idle", "busy", "stopping", "dead"]
+    pid: int | None
+    ticks: int | None
+    started_at: str | None
+    beat_age_s: float
+    job_id: int | None
+    fence: int | None
+    busy_since: str | None
+    done: int
+    failed: int
+    memory: int | None  # bytes, resident
+    error: str | None
+
+
 class PoolView(Struct, kw_only=True):
     id: int
     name: str
@@ -173,7 +195,10 @@ class PoolView(Struct, kw_only=True):
     queues: list[str] | None
     kinds: list[str]
     count: int
+    types: dict[str, int] | None
     app: str | None
+    log: str | None
+    given_up: dict[str, str]  # what cannot start → why
     version: str
     beat_at: str | None
     beat_age_s: float
@@ -181,7 +206,7 @@ class PoolView(Struct, kw_only=True):
     registered_at: str | None
     state: Literal["running", "draining", "stopping"]
     held: int
-    workers: list[WorkerState]
+    workers: list[WorkerView]
 
 
 class Status(Struct, kw_only=True):

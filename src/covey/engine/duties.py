@@ -38,6 +38,7 @@ def reap(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Rand
             failpoint("reap.before_commit")
             if last is not None:
                 # First of all the row goes: from now on the pool's own turns are answered "lost".
+                store.ask("workers_died", pool=pool, now=now, text="its pool was lost")
                 store.ask("remove_pool", pool=pool)
                 store.event("pool_lost", now=now, pool=pool, text=f"{len(ids)} jobs handed back")
         reaped += len(ids)

@@ -66,10 +66,9 @@ class Turns:
         return Registered(pool, self.database_id, settings, self._live())
 
     def _live(self) -> str:
-        side = getattr(self.store.dialect, "side", "")
-        if not side:
+        if not self.store.dialect.side:
             return ""
-        live = os.path.join(side, "live")
+        live = os.path.join(self.store.dialect.side, "live")
         os.makedirs(live, exist_ok=True)
         return live
 
@@ -123,14 +122,15 @@ class Turns:
             trees.settle()
             failpoint("turn.after_reports")
             promoted = [] if due_at is None or due_at > now else self.store.ask("promote", now=now, limit=duties.BATCH)
-            if turn.want is not None and turn.want.limit > 0:
-                reply.claims = self._claim(turn.pool, turn.want, now)
+            for want in turn.wants:
+                if want.limit > 0:
+                    reply.claims += self._claim(turn.pool, want, now)
             failpoint("turn.after_claim")
             reply.cancels = [Held(*row) for row in self.store.ask("stopping_of", pool=turn.pool)]
             self._beat(turn, now)
             self._do_duties(now)
-            if turn.draining and not reply.claims and turn.want is not None:
-                reply.drained = self._drained(turn.want, now)
+            if turn.draining and not reply.claims and turn.wants:
+                reply.drained = all(self._drained(want, now) for want in turn.wants)
             reply.next_due_at = self._next_due()
             failpoint("turn.before_commit")
         failpoint("turn.after_commit")
@@ -265,7 +265,9 @@ class Turns:
             zygote_ticks=zygote_ticks,
         )
         if turn.workers is not None:
-            self.store.put_workers(turn.pool, turn.workers)
+            self.store.put_workers(turn.pool, turn.workers, turn.given_up)
+        if turn.events:
+            self.store.add_events(turn.pool, turn.events)
 
     def _do_duties(self, now: int) -> None:
         if now >= self._duties_at:
@@ -289,9 +291,8 @@ class Turns:
         now = self.clock()
         if not known or stop or cancels or any(at is not None and at <= now for at in instants):
             return True
-        if turn.want is None or turn.want.limit <= 0:
-            return False
-        return any(self.store.ready(self._lanes(turn.want, Lanes(self.store, now)), 1))
+        lanes = Lanes(self.store, now)
+        return any(any(self.store.ready(self._lanes(want, lanes), 1)) for want in turn.wants if want.limit > 0)
 
     def wait(self, pool: int, queues: tuple[str, ...] | None, timeout_s: float) -> bool:
         """Rung, or time to look again: adaptive where no bell can be hung, else the bell and a slow poll."""
@@ -334,4 +335,4 @@ def _is_plain(report: Report) -> bool:
 
 
 def _is_idle(turn: Turn) -> bool:
-    return not turn.reports and turn.held is None and turn.workers is None and not turn.draining
+    return not (turn.reports or turn.events or turn.draining) and turn.held is None and turn.workers is None

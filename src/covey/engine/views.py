@@ -24,6 +24,7 @@ from ..core.view import (
     QueueView,
     Status,
     Why,
+    WorkerView,
     rfc3339,
 )
 from ..env import alive, boot
@@ -118,10 +119,11 @@ class Views:
             rows = self.store.ask("events", limit=limit)
         else:
             rows = self.store.ask("events_of_job", id=self._id(ref), limit=limit)
-        return [
-            Event(id=id, at=rfc3339(at), kind=kind, job_id=job, pool=pool, worker=worker, text=text)
-            for id, at, kind, job, pool, worker, text in rows
-        ]
+        return [_event(row) for row in rows]
+
+    def pool_events(self, pool: int | None = None, *, after: int = 0, limit: int = 100) -> list[Event]:
+        """What happened to pools and workers, newest first."""
+        return [_event(row) for row in self.store.ask("events_of_pools", pool=pool, after=after, limit=limit)]
 
     # ── the whole ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -304,9 +306,15 @@ def _attempt(row: tuple[Any, ...]) -> Attempt:
     )
 
 
+def _event(row: tuple[Any, ...]) -> Event:
+    id, at, kind, job, pool, worker, text = row
+    return Event(id=id, at=rfc3339(at), kind=kind, job_id=job, pool=pool, worker=worker, text=text)
+
+
 def _pool(row: tuple[Any, ...], workers: list[WorkerState], now: int) -> PoolView:
-    id, name, host, boot_id, pid, ticks, queues, kinds, count, app, version, beat_at, lease_s, registered_at = row[:14]
-    stop_requested_at, draining_at, held = row[14:]
+    id, name, host, boot_id, pid, ticks, queues, kinds, count, types, app, log, given_up = row[:13]
+    version, beat_at, lease_s, registered_at, stop_requested_at, draining_at, held = row[13:]
+    beat_age_s = max(0.0, (now - beat_at) / 1e6)
     return PoolView(
         id=id,
         name=name,
@@ -317,15 +325,43 @@ def _pool(row: tuple[Any, ...], workers: list[WorkerState], now: int) -> PoolVie
         queues=None if queues is None else decode(queues),
         kinds=decode(kinds),
         count=count,
+        types=None if types is None else decode(types),
         app=app,
+        log=log,
+        given_up={} if given_up is None else decode(given_up),
         version=version,
         beat_at=rfc3339(beat_at),
-        beat_age_s=max(0.0, (now - beat_at) / 1e6),
+        beat_age_s=beat_age_s,
         lease_s=lease_s,
         registered_at=rfc3339(registered_at),
         state="stopping" if stop_requested_at else "draining" if draining_at else "running",
         held=held,
-        workers=workers,
+        workers=[_worker(worker, id, host, beat_age_s) for worker in workers],
+    )
+
+
+def _worker(worker: WorkerState, pool: int, host: str, beat_age_s: float) -> WorkerView:
+    is_command = worker.kind == "command"
+    return WorkerView(
+        id=f"{pool}/{worker.name}",
+        name=worker.name,
+        pool=pool,
+        host=host,
+        queue=worker.queue,
+        kind="command" if is_command else "python",
+        mode=None if is_command else worker.kind,
+        state=worker.state,
+        pid=worker.pid,
+        ticks=worker.ticks,
+        started_at=rfc3339(worker.started_at),
+        beat_age_s=beat_age_s,
+        job_id=worker.job_id,
+        fence=worker.fence,
+        busy_since=rfc3339(worker.busy_since),
+        done=worker.done,
+        failed=worker.failed,
+        memory=worker.memory,
+        error=worker.error,
     )
 
 

@@ -8,12 +8,17 @@ from ..core.model import Claim, Kind
 from .crew import Crew
 from .exchange import Offer
 from .member import Flight, Member
+from .types import Type
 from .window import Window
+
+BOUND: tuple[Kind, ...] = ("command", "sync")
 
 
 class Dispatch:
-    def __init__(self, crew: Crew, window: Window, *, kinds: dict[Kind, int], count: int) -> None:
-        self._crew, self._window, self._kinds, self._count = crew, window, kinds, count
+    """One worker type's."""
+
+    def __init__(self, crew: Crew, window: Window, type: Type) -> None:
+        self._crew, self._window, self._type, self._count = crew, window, type.name, type.count
         self._serial = 0
 
     def send_run(self, claims: Sequence[Claim]) -> int:
@@ -25,17 +30,19 @@ class Dispatch:
         room = self._window.of(first.kind, first.task)
         if room < 2 or first.kind != "sync" or self._working() < self._count:
             return 0
-        members = [member for member in self._crew.of(first.kind) if 0 < len(member.flights) < room]
+        members = self._room_behind(first)
         sent = 0
         for claim in claims:
             if claim.task != first.task or claim.kind != first.kind or not members:
+                break
+            if self._type and claim.queue != first.queue:
                 break
             member = min(members, key=_load)
             self._serial += 1
             if not member.send(Flight(claim, self._serial, False)):
                 break
             sent += 1
-            if len(member.flights) >= room:
+            if len(member.flights) >= room or member.retiring:
                 members.remove(member)
         return sent
 
@@ -50,35 +57,33 @@ class Dispatch:
 
     def offer(self) -> Offer:
         """What the pool can hold with the workers that stand ready now."""
-        ready: dict[str, int] = {kind: 0 for kind in self._kinds if kind not in self._crew.failures}
-        for member in self._crew.members.values():
-            if member.ready:
-                ready[member.kind] = ready.get(member.kind, 0) + 1
+        ready: dict[str, int] = {kind: len(self._crew.of(self._type, kind)) for kind in self._crew.kinds_of(self._type)}
         ahead = {kind: self._window.ahead(kind) for kind in ("command", "sync")}
         return Offer(ready, self._count, ahead, self._crew.concurrency)
 
     def _choose(self, claim: Claim, behind: bool) -> Member | None:
         """The least loaded worker of the kind that has room; beyond one job only where jobs are short."""
         best, load = None, 1 << 30
-        for member in self._crew.by_kind.get(claim.kind, ()):
+        for member in self._crew.lanes.get((self._type, claim.kind), ()):
             if len(member.flights) < load and member.ready:
                 best, load = member, len(member.flights)
         room = self._window.of(claim.kind, claim.task) if behind else 1
         if best is None or load >= max(best.places, room):
             return None
         if load == 0 and claim.kind != "async" and self._working() >= self._count:
-            return self._room_behind(claim) if behind else None
+            # Another worker may not start, but behind a short job of a working one there may be room.
+            return min(self._room_behind(claim), key=_load, default=None) if behind else None
         return best
 
-    def _room_behind(self, claim: Claim) -> Member | None:
-        """Another worker may not start, but behind a short job of a working one there may be room."""
+    def _room_behind(self, claim: Claim) -> list[Member]:
+        """Working members that may hold another such job."""
         room = self._window.of(claim.kind, claim.task)
-        working = [member for member in self._crew.of(claim.kind) if 0 < len(member.flights) < room]
-        return min(working, key=lambda member: len(member.flights), default=None)
+        return [member for member in self._crew.of(self._type, claim.kind) if 0 < len(member.flights) < room]
 
     def _working(self) -> int:
         """Workers that are bound to one job at a time and have one."""
-        return sum(bool(m.flights) for m in self._crew.members.values() if m.kind != "async")
+        lanes = self._crew.lanes
+        return sum(bool(member.flights) for kind in BOUND for member in lanes.get((self._type, kind), ()))
 
 
 def _load(member: Member) -> int:

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from msgspec import Struct
 
-from ..core.model import Held, Reply, Report, Turn, Want, WorkerState
+from ..core.model import Held, PoolEvent, Reply, Report, Turn, Want, WorkerState
 from ..core.ports import Source
 from ..env import now
 from ..errors import CoveyError
 from ..log import Log
 from .neighbours import Neighbours
+from .types import Types
 
 RETRY_S = (0.05, 5.0)  # after a failed turn: first and longest pause
+MOST_EVENTS = 500  # in one turn
 
 
 class Offer(Struct, frozen=True):
-    """What a pool can hold: workers that stand ready by kind, how many may work, how far ahead short jobs are taken."""
+    """What a worker type can hold: who stands ready by kind, how many may work, how far ahead short jobs are taken."""
 
     ready: dict[str, int]
     count: int  # command and sync workers that may work at a time
@@ -58,7 +60,7 @@ class Exchange:
         *,
         pool: int,
         database_id: str,
-        queues: tuple[str, ...] | None,
+        types: Types,
         beat_s: float,
         lease_s: float,
     ) -> None:
@@ -68,19 +70,22 @@ class Exchange:
         self.on_crash: Callable[[], None] = lambda: None  # likewise; `crashed` says why
         self.crashed: BaseException | None = None
         self._source, self._neighbours, self._log = source, neighbours, log
-        self._pool, self._database_id, self._queues, self._beat_s = pool, database_id, queues, beat_s
+        self._pool, self._database_id, self._types, self._beat_s = pool, database_id, types, beat_s
         self._lease_s = lease_s
         self._confirmed_at = 0.0  # when the last turn began that showed our beat
         self._lock = threading.Lock()
         self._reports: list[Report] = []
-        self._offer: Offer | None = None
+        self._offers: dict[str, Offer] = {}  # by worker type
         self._roster: list[WorkerState] | None = None
+        self._given_up: dict[str, str] = {}
+        self._events: list[PoolEvent] = []
         self._zygote: tuple[int, int] | None = None
         self._draining = False
-        self._held: dict[int, tuple[int, str]] = {}  # job → fence, kind
-        self._load: dict[str, int] = {}  # kind → how many of those
+        self._held: dict[int, tuple[int, str, str]] = {}  # job → fence, kind, worker type
+        self._load: dict[str, dict[str, int]] = {type.name: {} for type in types}  # how many of those
         self._closing = False
-        self._dry = False  # the last turn left places empty: claiming again is pointless until something rings
+        # Types whose places the last turn could not fill: claiming for them is pointless until something rings.
+        self._dry: set[str] = set()
         self._due_at: int | None = None
         self._back = threading.Event()
         self._number = 0
@@ -99,15 +104,16 @@ class Exchange:
         if wake:
             self._source.wake()
 
-    def offer(self, offer: Offer | None) -> None:
-        """How much the pool can hold from now on; None: nothing more. What it holds already is known here."""
+    def offer(self, offers: dict[str, Offer]) -> None:
+        """How much each type can hold from now on; none: nothing more. What it holds already is known here."""
         with self._lock:
-            if offer == self._offer:
+            if offers == self._offers:
                 return
-            grown = offer is not None and (self._offer is None or offer.total() > self._offer.total())
-            self._offer = offer
-            if grown:
-                self._dry = False
+            before, self._offers = self._offers, offers
+            grown = {
+                name for name, offer in offers.items() if name not in before or offer.total() > before[name].total()
+            }
+            self._dry -= grown
         if grown:
             self._source.wake()
 
@@ -116,14 +122,22 @@ class Exchange:
         with self._lock:
             self._pool, self._number = pool, 0
             self._reports = []
-            self._held.clear()
-            self._load.clear()
+            self._forget()
         self._back.set()
 
-    def tell(self, *, roster: list[WorkerState] | None = None, zygote: tuple[int, int] | None = None) -> None:
+    def tell(self, *, zygote: tuple[int, int]) -> None:
         with self._lock:
-            self._roster = roster if roster is not None else self._roster
-            self._zygote = zygote or self._zygote
+            self._zygote = zygote
+
+    def show(self, roster: list[WorkerState], given_up: dict[str, str]) -> None:
+        """People see these workers, and what cannot start."""
+        with self._lock:
+            self._roster, self._given_up = roster, given_up
+
+    def note(self, kind: str, worker: str | None, text: str | None) -> None:
+        """What happened, to which worker, more of it: in the books after the next turn."""
+        with self._lock:
+            self._events.append(PoolEvent(time.time_ns() // 1000, kind, worker, text))
 
     def drain(self) -> None:
         with self._lock:
@@ -164,14 +178,15 @@ class Exchange:
         beat_at = 0.0
         while True:
             with self._lock:
-                if self._closing and not self._reports and not retry:
+                if self._closing and not (self._reports or retry or self._events):
                     return
+                events = self._events[:MOST_EVENTS]
             timed = time.monotonic() >= beat_at
-            if not (timed or unknown or self._worth_a_turn()):
+            if not (timed or unknown or (events and self._closing) or self._worth_a_turn()):
                 if not self.on_rest():
                     self._rest(beat_at)
                 continue
-            turn = self._compose(retry, held=timed or unknown)
+            turn = self._compose(retry, events, held=timed or unknown)
             began = _boottime()
             try:
                 reply = self._source.turn(turn)
@@ -200,10 +215,9 @@ class Exchange:
         with self._lock:
             if self._reports or self._roster is not None:
                 return True
-            room = None if self._dry else self._room([])
-            return room is not None and room.limit > 0
+            return any(want.limit > 0 for want in self._room([], self._dry))
 
-    def _compose(self, retry: list[Report], *, held: bool) -> Turn:
+    def _compose(self, retry: list[Report], events: list[PoolEvent], *, held: bool) -> Turn:
         with self._lock:
             self._number += 1
             reports = retry + self._reports
@@ -213,45 +227,58 @@ class Exchange:
                 database_id=self._database_id,
                 number=self._number,
                 reports=reports,
-                want=self._room(reports),
+                wants=self._room(reports),
                 workers=self._roster,
+                given_up=self._given_up,
+                events=events,
                 draining=self._draining,
                 zygote=self._zygote,
             )
             self._roster = None
             if held:
                 reported = {(report.id, report.fence) for report in reports}
-                turn.held = [Held(id, fence) for id, (fence, _) in self._held.items() if (id, fence) not in reported]
+                turn.held = [Held(id, fence) for id, (fence, *_) in self._held.items() if (id, fence) not in reported]
             return turn
 
-    def _room(self, reports: list[Report]) -> Want | None:
-        """Free places once these reports have been heard."""
-        if self._offer is None:
-            return None
-        load = dict(self._load)
+    def _room(self, reports: list[Report], without: Container[str] = ()) -> list[Want]:
+        """Free places by type once these reports have been heard."""
+        load = {name: dict(kinds) for name, kinds in self._load.items()}
         for report in reports:
             if (found := self._held.get(report.id)) and found[0] == report.fence:
-                load[found[1]] -= 1
-        return self._offer.room(self._queues, load)
+                load[found[2]][found[1]] -= 1
+        return [
+            self._offers[type.name].room(type.queues, load[type.name])
+            for type in self._types
+            if type.name in self._offers and type.name not in without
+        ]
 
     def _settle(self, turn: Turn, reply: Reply) -> None:
         with self._lock:
             held, load = self._held, self._load
+            del self._events[: len(turn.events)]
             for report in turn.reports:
                 if (found := held.get(report.id)) and found[0] == report.fence:
                     del held[report.id]
-                    load[found[1]] -= 1
+                    load[found[2]][found[1]] -= 1
+            claimed: dict[str, int] = {}
             for claim in reply.claims:
-                held[claim.id] = (claim.fence, claim.kind)
-                load[claim.kind] = load.get(claim.kind, 0) + 1
+                type = self._types.of(claim.queue)
+                claimed[type] = claimed.get(type, 0) + 1
+                held[claim.id] = (claim.fence, claim.kind, type)
+                load[type][claim.kind] = load[type].get(claim.kind, 0) + 1
             if reply.lost:
-                held.clear()
-                load.clear()
-            self._dry = turn.want is not None and len(reply.claims) < turn.want.limit
+                self._forget()
+            limits = {self._types.serving(want.queues): want.limit for want in turn.wants}
+            self._dry = {name for name, limit in limits.items() if claimed.get(name, 0) < limit}
             self._due_at = reply.next_due_at
         if reply.refused:
             self._log.refused(len(reply.refused))
         self.on_reply(reply)
+
+    def _forget(self) -> None:
+        self._held.clear()
+        for load in self._load.values():
+            load.clear()
 
     def _look_around(self) -> None:
         try:
@@ -265,9 +292,9 @@ class Exchange:
         left_s = beat_at - time.monotonic()
         if self._due_at is not None:
             left_s = min(left_s, (self._due_at - now()) / 1e6)
-        self._source.wait(self._pool, self._queues, max(0.001, min(left_s, 1.0)))
+        self._source.wait(self._pool, self._types.queues, max(0.001, min(left_s, 1.0)))
         with self._lock:
-            self._dry = False
+            self._dry.clear()
 
 
 def _boottime() -> float:

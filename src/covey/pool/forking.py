@@ -21,18 +21,26 @@ from ..worker.main import Setting
 class Nursery:
     """One running zygote."""
 
-    def __init__(self, setting: Setting, *, preload: bool, environ: dict[str, str]) -> None:
+    def __init__(self, setting: Setting, *, preload: bool, environ: dict[str, str], says: int | None = None) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         given = {"control": theirs.fileno(), "preload": preload, **asdict(setting)}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "covey.pool.zygote", json.dumps(given)],
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stderr.fileno() if _has_descriptor() else None,
-            pass_fds=[theirs.fileno(), setting.lifeline],
-            start_new_session=True,
-            env=environ | {"COVEY_RUN": f"{setting.mark}:0:0"},
-        )
-        theirs.close()
+        if says is None:  # what it and its workers say before and between jobs
+            says = sys.stderr.fileno() if _has_descriptor() else subprocess.DEVNULL
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "covey.pool.zygote", json.dumps(given)],
+                stdin=subprocess.DEVNULL,
+                stdout=says,
+                stderr=says,
+                pass_fds=[theirs.fileno(), setting.lifeline],
+                start_new_session=True,
+                env=environ | {"COVEY_RUN": f"{setting.mark}:0:0"},
+            )
+        except OSError:
+            self.control.close()
+            raise
+        finally:
+            theirs.close()
         self.pid = self._process.pid
         self.ticks = start_ticks(self.pid) or 0
         self.handle = os.pidfd_open(self.pid)

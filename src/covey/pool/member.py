@@ -28,8 +28,9 @@ class Flight(Struct):
 
 
 class Member:
-    def __init__(self, name: str, kind: Kind, places: int) -> None:
-        self.name, self.kind, self.places = name, kind, places
+    def __init__(self, name: str, type: str, kind: Kind, places: int, *, max_jobs: int | None = None) -> None:
+        self.name, self.type, self.kind, self.places = name, type, kind, places
+        self.left = max_jobs  # jobs that it may still be given; None: any number
         self.state = "starting"
         self.pid: int | None = None
         self.ticks = 0
@@ -40,6 +41,8 @@ class Member:
         self.began = time.monotonic()
         self.started_at = time.time_ns() // 1000
         self.error: str | None = None
+        self.first = False  # one of those that the pool starts with
+        self.retiring: str | None = None  # it gets nothing more and ends when it has finished: why
         self.orphan = False  # its zygote is gone: nobody will tell us of its end
         self.doomed = False  # we are killing it
         self.heard_at = 0.0  # its last sign of life, or when it was given something after that
@@ -70,7 +73,7 @@ class Member:
 
     @property
     def ready(self) -> bool:
-        if self.state != "ready" or self.orphan or self.doomed:
+        if self.state != "ready" or self.orphan or self.doomed or self.retiring:
             return False
         return not self.idle_until or time.monotonic() >= self.idle_until
 
@@ -84,7 +87,16 @@ class Member:
         if not self.flights or self.kind == "async":
             self.heard_at = time.monotonic()
         self.flights[flight.serial] = flight
+        if self.left is not None:
+            self.left -= 1
+            if not self.left:
+                self.retire("it has done its number of jobs")
         return True
+
+    def retire(self, why: str) -> None:
+        """It gets nothing more; what it was given it may still do. Its end is an ordinary one."""
+        self.retiring = why
+        self.hang_up()
 
     def take_back(self) -> list[Claim]:
         """Jobs that were waiting in its socket. Whoever receives a message has the job: never both of us."""
@@ -157,7 +169,8 @@ class Member:
                 job, fence, since = flight.claim.id, flight.claim.fence, wall - (now_ns - since_ns) // 1000
                 break
         states = {"starting": "starting", "broken": "dead"}
-        shown = states.get(self.state) or ("stopping" if self.doomed or self.orphan else "busy" if job else "idle")
+        leaving = self.doomed or self.orphan or self.retiring
+        shown = states.get(self.state) or ("stopping" if leaving else "busy" if job else "idle")
         return WorkerState(
             self.name,
             self.kind,
@@ -165,6 +178,7 @@ class Member:
             self.pid,
             self.ticks,
             self.started_at,
+            queue=self.type or None,
             job_id=job,
             fence=fence,
             busy_since=since,

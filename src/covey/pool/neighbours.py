@@ -7,13 +7,14 @@ monotonic clock: no wall clock decides about leases.
 
 from __future__ import annotations
 
+import os
 import time
 
 from ..core.model import LostPool
 from ..core.ports import Source
 from ..env import alive, boot, hostname
 from ..log import Log
-from ..worker import family
+from ..worker import cgroup, family
 
 PERIOD_S = 0.5
 
@@ -34,11 +35,18 @@ class Neighbours:
         self._next = now + PERIOD_S
         for pool in self._source.pools():
             if pool.id != me and self._is_lost(pool, now):
-                killed = family.kill_marked(f"{self._database_id}:{pool.id}:") if pool.boot == self._boot else 0
+                killed = self._end_processes(pool) if pool.boot == self._boot else 0
                 jobs = self._source.reap(pool.id, pool.beat)
                 self._log.reaped(pool.id, jobs, killed)
                 self._beats.pop(pool.id, None)
         self._look_for_orphans(now)
+
+    def _end_processes(self, pool: LostPool) -> int:
+        """Nothing that it started lives on this host; how many had to be killed, as far as we know them."""
+        killed = family.kill_marked(f"{self._database_id}:{pool.id}:")
+        if pool.cgroup and os.path.basename(pool.cgroup) == cgroup.name(self._database_id, pool.pid, pool.ticks):
+            cgroup.end(pool.cgroup)
+        return killed
 
     def _look_for_orphans(self, now: float) -> None:
         """Jobs of a pool that was struck off are handed back a lease later: by then it has noticed, or it is gone."""

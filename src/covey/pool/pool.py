@@ -25,6 +25,7 @@ from ..core.model import Claim, Kind, Reply, Report
 from ..env import failpoint
 from ..log import Log
 from ..worker import output, wire
+from .care import Care, Parent
 from .crew import Crew, describe
 from .dispatch import Dispatch
 from .exchange import Exchange
@@ -32,6 +33,7 @@ from .forking import Nursery
 from .lookout import LOOK_S, Lookout
 from .member import Member
 from .roster import Roster
+from .types import Type, Types
 from .verdict import explain_stop, lost_report
 from .window import Window
 
@@ -39,6 +41,7 @@ HOT_CLAIMS = 16  # claims in one turn, and jobs ahead per worker, that make a st
 HOT_NAPS, HOT_NAP_S = 4, 0.0005
 WAITING_S = 0.050  # how long a claim may wait here for a worker before it goes back
 KILL_GRACE_S = 0.5  # TERM to KILL when the pool itself is in a hurry
+BEAR_AGAIN_S = 1.0
 GIVE_UP_S = 10.0  # after the last job was killed: how long the store may take to hear of it
 
 Birth = Callable[[], Nursery]
@@ -52,18 +55,21 @@ class Pool:
         birth: Birth,
         log: Log,
         *,
-        kinds: dict[Kind, int],
-        count: int,
+        types: Types,
         live: str,
         grace_s: float,
         rejoin: Callable[[], None],
+        parent: Parent | None = None,
+        max_memory: int | None = None,
     ) -> None:
         self._exchange, self._crew, self._birth, self._log = exchange, crew, birth, log
-        self._kinds = kinds
+        self._note = exchange.note
+        self._types = types
         self._live, self._grace_s, self._rejoin = live, grace_s, rejoin
         self._window = Window()
-        self._dispatch = Dispatch(crew, self._window, kinds=kinds, count=count)
+        self._dispatches = {type.name: Dispatch(crew, self._window, type) for type in types}
         self._roster = Roster(crew)
+        self._care = Care(crew, parent, max_memory=max_memory)
         self._lock = threading.Lock()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._news: list[Reply] = []  # answers that the main thread must act on
@@ -75,6 +81,7 @@ class Pool:
         self._signals = 0
         self._kill_at: float | None = None
         self._killed_at: float | None = None
+        self._bear_at: float | None = None  # when to try again to have a zygote
         self._had_to_kill = False
         self._lookout = Lookout(crew, self._window, log, live=live, place=self._place, offer=self._offer)
         self._hot = False
@@ -83,13 +90,13 @@ class Pool:
 
     # ── the loop ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def run(self, signals: int, nursery: Nursery) -> int:
+    def run(self, signals: int, nursery: Nursery, workers: dict[Type, dict[Kind, int]]) -> int:
         """Works until it is told to stop; 0 if every job could finish, 1 if some had to be killed."""
         with self._lock:
             self._watch(signals, self._on_signal)
             self._watch(self._bell, self._on_news)
             self._adopt(nursery)
-            self._crew.begin(self._kinds)
+            self._crew.begin(workers)
             self._start_workers()
             patience_s = self._patience()
         self._exchange.on_reply = self._on_reply
@@ -119,7 +126,7 @@ class Pool:
 
     def _patience(self) -> float | None:
         now = time.monotonic()
-        times = [at for at in (self._lookout.at, self._later, self._kill_at) if at]
+        times = [at for at in (self._lookout.at, self._later, self._kill_at, self._bear_at, self._care.at) if at]
         if self._crew.coming():
             times.append(now + 0.5)
         times.append(self._roster.wake_at(now))
@@ -131,18 +138,22 @@ class Pool:
             self._lookout.look(now)
         if self._later and now >= self._later:
             self._start_workers()
+        if self._bear_at and now >= self._bear_at:
+            self._bear()
         for member in self._crew.overdue():
             member.error = member.error or "did not report in"
             member.signal(signal.SIGKILL)
+        if self._care.at and now >= self._care.at:
+            self._take_care(now)
         if self._kill_at and now >= self._kill_at:
             self._kill_running()
         if (roster := self._roster.news(now)) is not None:
-            self._exchange.tell(roster=roster)
+            self._exchange.show(roster, dict(self._crew.given_up))
         self._send_reports()
 
     def _finished(self) -> bool:
-        if self._crew.failures and not self._crew.members and not self._crew.coming():
-            return True  # nobody can work here
+        if self._nobody():
+            return True
         if self._exchange.crashed:
             raise self._exchange.crashed
         if not self._stopping or self._busy():
@@ -152,17 +163,24 @@ class Pool:
         return self._exchange.idle() or overdue
 
     def _close(self) -> int:
-        self._exchange.close()
+        nobody = self._nobody()
         if self._nursery:
             self._nursery.close()
         for member in list(self._crew.members.values()):
             member.signal(signal.SIGKILL)
-            member.close()
+            self._note("stopped", member.name, f"{member.done} jobs")
+            self._crew.forget(member)
+        self._exchange.close()
         self._selector.close()
         os.close(self._bell)
         self._log.stopped(self.done, self.failed)
-        nobody = bool(self._crew.failures) and not self._stopping
         return 1 if self._had_to_kill or nobody else 0
+
+    def _nobody(self) -> bool:
+        """Not one worker could start, or none of them can any more."""
+        if self._stopping:
+            return False
+        return self._crew.nobody or bool(self._crew.given_up and not self._crew.members and not self._crew.coming())
 
     # ── claims out to workers ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -241,15 +259,18 @@ class Pool:
         claims = list(claims)
         busy = bool(claims or self._waiting)
         if claims and takes and not self._waiting:
-            claims = claims[self._dispatch.send_run(claims) :]
+            claims = claims[self._dispatches[self._types.of(claims[0].queue)].send_run(claims) :]
         queue = [*self._waiting, *((now, claim) for claim in claims)]
         self._waiting = []
+        waiting: set[str] = set()
         for since, claim in queue:
+            type = self._types.of(claim.queue)
             # Nobody is put behind a running job while an earlier one waits, so that a worker becomes free for that.
-            if takes and self._dispatch.send(claim, behind=not self._waiting):
+            if takes and self._dispatches[type].send(claim, behind=type not in waiting):
                 continue
             if takes and now - since < WAITING_S:
                 self._waiting.append((since, claim))
+                waiting.add(type)
             else:
                 self._unsent.append(Report(claim.id, claim.fence, "taken_back"))
         if busy:
@@ -257,7 +278,7 @@ class Pool:
 
     def _offer(self) -> None:
         """The store thread knows how much we can hold. Nothing while stopping."""
-        self._exchange.offer(None if self._stopping else self._dispatch.offer())
+        self._exchange.offer({} if self._stopping else {name: each.offer() for name, each in self._dispatches.items()})
 
     # ── results back ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -350,6 +371,8 @@ class Pool:
             for claim in member.take_back():
                 self._unsent.append(Report(claim.id, claim.fence, "taken_back"))
         self._log.draining(self._running_jobs())
+        for member in self._crew.members.values():
+            self._note("stopping", member.name, None)
         self._offer()
         self._send_reports()
 
@@ -381,15 +404,16 @@ class Pool:
             self._nursery = None
         for member in list(self._crew.members.values()):
             self._unwatch(member.reports)
+            if member.handle is not None:
+                self._unwatch(member.handle)  # an orphan's end may be in the same batch of events
             member.signal(signal.SIGKILL)
-            kind = member.kind
-            self._crew.bury(member, replace=False)
-            self._crew.want(kind)
+            self._note("killed", member.name, "its pool was given up by the others")
+            self._crew.forget(member)
+            self._crew.want_again(member, first=member.first and member.state == "starting")
         self._unsent.clear()
         self._waiting.clear()
         self._rejoin()
-        self._adopt(self._birth())
-        self._start_workers()
+        self._bear()
 
     # ── workers come and go ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -397,6 +421,26 @@ class Pool:
         self._nursery = nursery
         self._watch(nursery.control, self._on_zygote)
         self._exchange.tell(zygote=(nursery.pid, nursery.ticks))
+
+    def _bear(self) -> None:
+        """A new zygote, and workers from it; if none can be had now, it is tried again."""
+        self._bear_at = None
+        try:
+            self._adopt(self._birth())
+        except OSError as error:
+            self._log.no_zygote(error)
+            self._bear_at = time.monotonic() + BEAR_AGAIN_S
+        self._start_workers()
+
+    def _take_care(self, now: float) -> None:
+        """Who has grown too large ends after its job; without its parent the pool ends."""
+        for member in self._care.outgrown(now):
+            self._place(member.take_back())
+            self._offer()
+        if self._care.is_orphan() and not self._stopping:
+            self._log.parent_died()
+            self._note("parent_died", None, None)
+            self._stop_claiming(now + self._grace_s)
 
     def _start_workers(self) -> None:
         if self._nursery and not self._stopping:
@@ -413,7 +457,6 @@ class Pool:
     def _on_ready(self, member: Member) -> None:
         self._crew.ready(member)
         self._start_workers()
-        self._crew.announce()
         self._offer()
 
     def _on_zygote(self, _: object) -> None:
@@ -424,7 +467,11 @@ class Pool:
             self._on_zygote_lost()
         elif isinstance(message, wire.Forked):
             self._crew.born(message)
+        elif isinstance(message, wire.Unborn) and (unborn := self._crew.members.get(message.name)):
+            self._on_lost(unborn, message.error)
         elif isinstance(message, wire.Exited) and (member := self._crew.by_pid(message.pid)):
+            if message.status == 0 and member.state == "ready" and not member.retiring:
+                member.retiring = "it asked to be replaced"
             self._on_lost(member, describe(message.status))
 
     def _on_zygote_lost(self) -> None:
@@ -444,8 +491,7 @@ class Pool:
             self._place(member.take_back())
             member.hang_up()
         if not self._stopping:
-            self._adopt(self._birth())
-            self._start_workers()
+            self._bear()
 
     def _on_orphan_gone(self, member: Member, _: object) -> None:
         self._unwatch(member.handle)
@@ -474,8 +520,11 @@ class Pool:
         if (member.flights or member.state != "ready") and not self._stopping:
             self._log.worker_lost(member.name, f"{how}{f' ({member.error})' if member.error else ''}")
         member.flights.clear()
-        self._crew.bury(member, replace=not self._stopping)
+        if self._stopping:
+            self._note("stopped", member.name, how)
+            self._crew.forget(member)
+        else:
+            self._crew.bury(member, how)
         self._start_workers()
-        self._crew.announce()
         self._offer()
         self._send_reports()

@@ -30,7 +30,7 @@ class Roster:
         if self._due:
             return None
         now_ns, wall = time.monotonic_ns(), time.time_ns() // 1000
-        roster = [member.view(now_ns, wall, memory=beat) for member in self._crew.members.values()]
+        roster = self._crew.views(now_ns, wall, memory=True)
         key = [(worker.name, worker.state, worker.job_id, worker.pid) for worker in roster]
         self._soon_at = now + SOON_S
         if not beat and key == self._key:

@@ -15,45 +15,61 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from .. import __version__
-from ..core.model import Kind, PoolInfo, Registered
+from ..core.model import Kind, PoolEvent, PoolInfo, Registered, Turn
 from ..core.ports import Source
 from ..env import boot, failpoint, hostname, start_ticks
 from ..errors import InvalidInput
-from ..log import Log
-from ..worker import family, wire
+from ..log import Log, LogFile
+from ..worker import cgroup, family, wire
 from ..worker.main import Setting
+from .care import Parent
 from .crew import Crew
 from .exchange import Exchange
 from .forking import Nursery
 from .neighbours import Neighbours
 from .pool import Pool
+from .sizing import automatic
+from .types import Type, Types, plain, typed
 
 PRELOAD_S = 60.0
+OLD_LOG_S = 30 * 86400.0
+
+Workers = dict[Type, dict[Kind, int]]
 
 
 class PoolOptions(Struct, frozen=True, kw_only=True):
     url: str
-    count: int = 0  # 0 = one per CPU
+    count: int = 0  # 0 = by CPU and memory
     queues: tuple[str, ...] | None = None  # None = every queue
+    workers: dict[str, int] = {}  # worker types: queue → count, instead of the two above
     app: str | None = None
     drain: bool = False
     grace_s: float = 10.0
     name: str | None = None
     quiet: bool = False
+    logs: str | None = None  # the directory for its log file
+    parent_pid: int | None = None
+    max_startup: int | None = None
+    max_jobs: int | None = None
+    max_memory: int | None = None
+
+    def types(self) -> Types:
+        if self.workers:
+            return typed(self.workers)
+        return plain(self.count or automatic(), self.queues)
 
 
 def run(source: Source, options: PoolOptions) -> int:
     """Runs a pool until it is told to stop, and leaves nothing behind. Its exit code."""
-    count = options.count or os.cpu_count() or 1
-    if count < 1:
-        raise InvalidInput(f"count {count}: at least 1 worker")
-    log = Log(options.name or f"pool-{os.getpid()}", quiet=options.quiet)
+    parent = None if options.parent_pid is None else Parent(options.parent_pid)
+    name = options.name or f"pool-{os.getpid()}"
+    log = Log(name, quiet=options.quiet, file=_log_file(options.logs, name))
     files = _raise_file_limit()
     sys.setswitchinterval(0.001)  # two threads hand work to each other all the time
     with _signals() as signals:
         family.become_subreaper()
         failpoint("pool.before_register")
-        starter = Starter(source, options, count, log, files)
+        starter = Starter(source, options, log, files, parent)
         starter.clean_up()
         if _signalled(signals):
             return 0
@@ -62,7 +78,7 @@ def run(source: Source, options: PoolOptions) -> int:
             return starter.work(signals)
         finally:
             # Whatever went wrong: what we hand back now may be started elsewhere at once.
-            family.kill_marked(f"{source.database_id}:{starter.pool}:")
+            starter.end_processes()
             source.leave(starter.pool)
             starter.close()
 
@@ -70,14 +86,15 @@ def run(source: Source, options: PoolOptions) -> int:
 class Starter:
     """The pool before it runs."""
 
-    def __init__(self, source: Source, options: PoolOptions, count: int, log: Log, files: int) -> None:
-        self._files = files
-        self._source, self._options, self._count, self._log = source, options, count, log
+    def __init__(self, source: Source, options: PoolOptions, log: Log, files: int, parent: Parent | None) -> None:
+        self._files, self._parent = files, parent
+        self._source, self._options, self._types, self._log = source, options, options.types(), log
         self._registered: Registered | None = None
-        self._kinds: dict[Kind, int] = {"command": count}
         self._preload = True
         self._live = ""
         self._exchange: Exchange | None = None
+        self._ticks = start_ticks(os.getpid()) or 0
+        self._cgroup: str | None = None
         self._lifeline = os.pipe2(os.O_CLOEXEC)  # nobody writes: its end tells every worker that ours has come
 
     @property
@@ -91,18 +108,22 @@ class Starter:
 
     def register(self) -> None:
         options = self._options
+        self._cgroup = self._cgroup or cgroup.create(cgroup.name(self._source.database_id, os.getpid(), self._ticks))
         info = PoolInfo(
             name=options.name or f"{hostname()}-{os.getpid()}",
             host=hostname(),
             boot=boot(),
             pid=os.getpid(),
-            ticks=start_ticks(os.getpid()) or 0,
-            queues=options.queues,
+            ticks=self._ticks,
+            queues=self._types.queues,
             kinds=("command", "sync", "async") if options.app else ("command",),
-            count=self._count,
+            count=self._types.count,
+            types=options.workers or None,
             version=__version__,
             lease_s=self._source.settings()["lock_lease_seconds"],
             app=options.app,
+            log=self._log.path,
+            cgroup=self._cgroup,
         )
         self._registered = self._source.register(info)
         self._live = self._registered.live or tempfile.mkdtemp(prefix="covey-live-")
@@ -112,9 +133,13 @@ class Starter:
         registered = self._registered
         assert registered is not None
         options, config = self._options, registered.config
-        nursery = self._first_nursery(signals)
-        if nursery is None:
+        try:
+            found = self._first_nursery(signals)
+        except OSError as error:
+            return self._without_anybody(f"cannot start {sys.executable}: {error.strerror or error}")
+        if found is None:
             return 0
+        nursery, workers = found
         neighbours = Neighbours(self._source, registered.database_id, self._log)
         self._exchange = Exchange(
             self._source,
@@ -122,29 +147,36 @@ class Starter:
             self._log,
             pool=registered.pool,
             database_id=registered.database_id,
-            queues=options.queues,
+            types=self._types,
             beat_s=min(config["heartbeat_seconds"], config["lock_lease_seconds"] / 3),
             lease_s=config["lock_lease_seconds"],
         )
-        crew = Crew(self._log, limit=config["max_startup_concurrency"], concurrency=config["max_concurrency"])
+        crew = Crew(
+            self._log,
+            self._exchange.note,
+            limit=options.max_startup or config["max_startup_concurrency"],
+            concurrency=config["max_concurrency"],
+            max_jobs=options.max_jobs,
+        )
         pool = Pool(
             self._exchange,
             crew,
             self._birth,
             self._log,
-            kinds=self._kinds,
-            count=self._count,
+            types=self._types,
             live=self._live,
             grace_s=options.grace_s,
             rejoin=self._rejoin,
+            parent=self._parent,
+            max_memory=options.max_memory,
         )
         self._log.started(registered.pool, os.getpid(), options.url)
         if options.drain:
             self._exchange.drain()
-        return pool.run(signals, nursery)
+        return pool.run(signals, nursery, workers)
 
-    def _first_nursery(self, signals: int) -> Nursery | None:
-        """A zygote with the app in it; None if we were told to stop meanwhile."""
+    def _first_nursery(self, signals: int) -> tuple[Nursery, Workers] | None:
+        """A zygote with the app in it, and the workers that this takes; None if we were told to stop meanwhile."""
         for _ in range(3):
             nursery = self._birth()
             told = _hear(nursery, signals)
@@ -155,39 +187,77 @@ class Starter:
             nursery.kill()  # it may be deep in an import and would not hear us hang up
             nursery.close()
             return None
-        if told.error:
+        if told.absent:
             nursery.close()
             raise InvalidInput(f"cannot import the app {self._options.app!r}: {told.error}")
-        if told.note:  # a fork would lose those threads
-            self._log.app_imports_threads(told.note)
+        if told.error or told.note:  # a fork would lose those threads
+            failed = f"importing {self._options.app} failed ({told.error})"
+            self._log.app_not_shared(told.note or failed)
             nursery.close()
             self._preload = False
             nursery = self._birth()
+        return nursery, {type: self._kinds(type, told) for type in self._types}
+
+    def _kinds(self, type: Type, told: wire.Preloaded) -> dict[Kind, int]:
+        """How many of each kind a type takes."""
+        kinds: dict[Kind, int] = {"command": type.count}
         if self._options.app:
             # A task may be queued by name as the wrong kind, or have changed since: each kind has somebody to say so.
-            kinds = set(told.tasks.values())
-            self._kinds["sync"] = self._count if "sync" in kinds else 1
-            self._kinds["async"] = self._count if "async" in kinds else 1
-        return nursery
+            found = {"sync", "async"} if told.error else set(told.tasks.values())
+            kinds["sync"] = type.count if "sync" in found else 1
+            kinds["async"] = type.count if "async" in found else 1
+        return kinds
+
+    def _without_anybody(self, why: str) -> int:
+        """Not even a zygote can be started: said of every worker that should have been."""
+        names = [f"{type.name or 'command'}-{number + 1}" for type in self._types for number in range(type.count)]
+        self._log.all_started(0, len(names), 0.0, [f"{name} ({why})" for name in names])
+        now = time.time_ns() // 1000
+        events = [PoolEvent(now, "failed", name, f"{why}; log: {self._log.path}") for name in names]
+        self._source.turn(Turn(pool=self.pool, database_id=self._source.database_id, number=1, events=events))
+        return 1
 
     def _birth(self) -> Nursery:
         registered = self._registered
         assert registered is not None
         mark = f"{registered.database_id}:{registered.pool}"
         return Nursery(
-            Setting(self._options.app, self._live, mark, self._lifeline[0], self._files),
+            Setting(self._options.app, self._live, mark, self._lifeline[0], self._files, self._cgroup),
             preload=self._preload,
             environ=dict(os.environ) | {"COVEY_DB": self._options.url},
+            says=self._log.file.fd if self._log.file else None,
         )
+
+    def end_processes(self) -> None:
+        """Nothing that was started here lives."""
+        family.kill_marked(f"{self._source.database_id}:{self.pool}:")
+        if self._cgroup:
+            cgroup.end(self._cgroup)
 
     def close(self) -> None:
         for end in self._lifeline:
             os.close(end)
+        if self._log.file:
+            self._log.file.close()
 
     def _rejoin(self) -> None:
         self.register()
         if self._exchange:
             self._exchange.rejoin(self.pool)
+
+
+def _log_file(directory: str | None, name: str) -> LogFile | None:
+    """The pool's own; what nobody has written to for a month goes."""
+    if directory is None:
+        return None
+    try:
+        os.makedirs(directory, exist_ok=True)
+        for entry in os.scandir(directory):
+            if entry.stat().st_mtime < time.time() - OLD_LOG_S:
+                os.unlink(entry)
+        return LogFile(os.path.join(directory, f"{name.replace('/', '-')}.log"))
+    except OSError:
+        return None  # a read-only place: standard error is enough to work
 
 
 def _raise_file_limit() -> int:

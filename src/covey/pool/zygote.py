@@ -18,13 +18,14 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from array import array
 from typing import Any
 
 from ..core.codec import clean
 from ..env import start_ticks
-from ..worker import family, wire
-from ..worker.main import Setting, load_tasks, other_threads, work
+from ..worker import cgroup, family, wire
+from ..worker.main import NoApp, Setting, load_tasks, other_threads, work
 
 
 class Zygote:
@@ -65,7 +66,10 @@ class Zygote:
             return wire.Preloaded({})
         try:
             tasks = load_tasks(self._setting.app)
+        except NoApp as error:
+            return wire.Preloaded({}, error=clean(str(error)), absent=True)
         except BaseException as error:
+            traceback.print_exc()
             return wire.Preloaded({}, error=clean(f"{type(error).__name__}: {error}"))
         kinds = {name: "async" if task.is_async else "sync" for name, task in tasks.items()}
         if threads := other_threads():
@@ -87,7 +91,11 @@ class Zygote:
         return True
 
     def _fork(self, asked: wire.Fork, fds: tuple[int, int, int]) -> None:
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._say(wire.Unborn(asked.name, f"cannot fork: {error.strerror}"))
+            return
         if pid == 0:
             code = 70
             try:
@@ -112,21 +120,21 @@ class Zygote:
         for pid, status in family.reap().items():
             if pid in self._workers:
                 self._workers.discard(pid)
-                self._say(wire.Exited(pid, status, self._kill_strangers()))
+                if self._setting.cgroup:
+                    cgroup.end(self._setting.group_of(pid))
+                self._kill_strangers()
+                self._say(wire.Exited(pid, status))
         self._kill_strangers()
 
-    def _kill_strangers(self) -> int:
+    def _kill_strangers(self) -> None:
         """They are gone, as far as a second suffices: a lost worker's job may start elsewhere once we say so."""
-        killed: set[int] = set()
         deadline = time.monotonic() + 1.0
         while strangers := [p for p in family.children(os.getpid()) if p not in self._workers and start_ticks(p)]:
             for pid in strangers:
                 family.send([pid, *family.descendants(pid)], signal.SIGKILL)
-            killed.update(strangers)
             if time.monotonic() > deadline:
                 break
             time.sleep(0.0005)
-        return len(killed)
 
     def _say(self, message: wire.FromZygote) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -139,6 +147,8 @@ def main(given: str) -> None:
     setting = Setting(**options)
     os.set_inheritable(setting.lifeline, False)
     resource.setrlimit(resource.RLIMIT_NOFILE, (setting.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    if setting.cgroup:
+        cgroup.enter(setting.cgroup)  # before anybody else's code runs
     Zygote(control, setting, preload=preload).run()
 
 

@@ -22,6 +22,7 @@ class Listener(Protocol):
 class Dialect(Protocol):
     name: str  # names the override file and the migrations
     url: str  # what a person would pass as --db
+    side: str  # a directory of the queue's own on this host: live output, logs; "" where it has none
 
     def transaction(self) -> AbstractContextManager[None]:
         """The only way to write: alone (or with row locks), committed when the block ends, undone when it raises."""

@@ -144,8 +144,10 @@ insert into {events} (at, kind, job_id, pool, worker, text) values (:at, :kind, 
 -- ── pools and turns ─────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: insert_pool
-insert into {pools} (id, name, host, boot, pid, ticks, queues, kinds, count, app, version, lease_s, beat_at, registered_at)
-values (:id, :name, :host, :boot, :pid, :ticks, :queues, :kinds, :count, :app, :version, :lease_s, :now, :now)
+insert into {pools} (id, name, host, boot, pid, ticks, queues, kinds, count, types, app, log, cgroup, version, lease_s,
+                     beat_at, registered_at)
+values (:id, :name, :host, :boot, :pid, :ticks, :queues, :kinds, :count, :types, :app, :log, :cgroup, :version, :lease_s,
+        :now, :now)
 
 -- name: pool_for_turn
 select turn_no, stop_requested_at from {pools} where id = :pool
@@ -158,7 +160,7 @@ set turn_no = :turn_no, beat = beat + 1, beat_at = :now,
 where id = :pool
 
 -- name: pools
-select id, host, boot, pid, ticks, beat, lease_s from {pools} order by id
+select id, host, boot, pid, ticks, beat, lease_s, cgroup from {pools} order by id
 
 -- name: pool_beat
 select beat from {pools} where id = :pool
@@ -194,6 +196,14 @@ set pid = excluded.pid, ticks = excluded.ticks, kind = excluded.kind, queue = ex
 
 -- name: prune_workers
 delete from {workers} where pool = :pool and name not in (select value from json_each(:names))
+
+-- name: set_given_up
+update {pools} set given_up = :given_up where id = :pool
+
+-- name: workers_died
+-- Their pool was lost, and they with it: nobody else is left to say so.
+insert into {events} (at, kind, pool, worker, text)
+select :now, 'parent_died', pool, name, :text from {workers} where pool = :pool and state <> 'dead'
 
 -- name: ready_lanes
 with recursive busy (queue) as (
@@ -530,8 +540,8 @@ select queue, state, count(*) from {jobs} group by queue, state
 select min(updated_at) from {jobs} where state = 'pending'
 
 -- name: pool_rows
-select o.id, o.name, o.host, o.boot, o.pid, o.ticks, o.queues, o.kinds, o.count, o.app, o.version, o.beat_at, o.lease_s,
-       o.registered_at, o.stop_requested_at, o.draining_at,
+select o.id, o.name, o.host, o.boot, o.pid, o.ticks, o.queues, o.kinds, o.count, o.types, o.app, o.log, o.given_up,
+       o.version, o.beat_at, o.lease_s, o.registered_at, o.stop_requested_at, o.draining_at,
        (select count(*) from {jobs} where pool = o.id)
 from {pools} o order by o.id
 
@@ -544,6 +554,11 @@ select id, at, kind, job_id, pool, worker, text from {events} where job_id = :id
 
 -- name: events
 select id, at, kind, job_id, pool, worker, text from {events} order by id desc limit :limit
+
+-- name: events_of_pools
+select id, at, kind, job_id, pool, worker, text from {events}
+where pool is not null and job_id is null and id > :after and (:pool is null or pool = :pool)
+order by id desc limit :limit
 
 -- name: position
 select count(*) from (

@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 
 from ..core.machine import Change
 from ..core.model import LONELY_INTERRUPTIONS as LONELY
-from ..core.model import Claim, LostPool, PoolInfo, Report, Row, Spec, WorkerState
+from ..core.model import Claim, LostPool, PoolEvent, PoolInfo, Report, Row, Spec, WorkerState
 from . import statements
 from .dialect import Dialect, Listener
 from .families import Families, json_text
@@ -216,6 +216,7 @@ class Store(Families):
             "now": now,
             "queues": None if info.queues is None else json_text(info.queues),
             "kinds": json_text(info.kinds),
+            "types": None if info.types is None else json_text(info.types),
         }
         self.ask("insert_pool", **params)
         return id
@@ -223,7 +224,11 @@ class Store(Families):
     def pools(self) -> list[LostPool]:
         return [LostPool(*row) for row in self.ask("pools")]
 
-    def put_workers(self, pool: int, workers: Sequence[WorkerState]) -> None:
+    def add_events(self, pool: int, events: Sequence[PoolEvent]) -> None:
+        self.many("add_event", (asdict(event) | {"pool": pool, "job_id": None} for event in events))
+
+    def put_workers(self, pool: int, workers: Sequence[WorkerState], given_up: Mapping[str, str] | None) -> None:
+        self.ask("set_given_up", pool=pool, given_up=json_text(given_up) if given_up else None)
         self.ask("prune_workers", pool=pool, names=json_text([worker.name for worker in workers]))
         self.many("put_worker", (asdict(worker) | {"pool": pool} for worker in workers))
 

@@ -54,6 +54,7 @@ def pool_info(
     pid: int = 4242,
     ticks: int = 1,
     lease_s: float = 30.0,
+    **fields: Any,
 ) -> PoolInfo:
     """A pool somewhere else: nothing on this machine has its boot."""
     return PoolInfo(
@@ -67,4 +68,5 @@ def pool_info(
         count=count,
         version="test",
         lease_s=lease_s,
+        **fields,
     )

@@ -26,6 +26,7 @@ class HandPool:
         idle: bool = True,
         bound: int | None = None,
         held: Sequence[Held | Claim] | None = None,
+        wants: list[Want] | None = None,
         **fields: Any,
     ) -> Reply:
         """One turn, numbered one higher than the last."""
@@ -43,7 +44,7 @@ class HandPool:
                 database_id=fields.pop("database_id", self.database_id),
                 number=fields.pop("number", self.number),
                 reports=list(reports),
-                want=wanted,
+                wants=[wanted] if wants is None else wants,
                 held=None if held is None else [Held(each.id, each.fence) for each in held],
                 **fields,
             )

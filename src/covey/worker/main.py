@@ -15,9 +15,13 @@ from msgspec import Struct
 
 from ..core.codec import clean
 from ..env import failpoint
-from . import family
+from . import cgroup, family
 from .slot import Slot
 from .station import Station
+
+
+class NoApp(Exception):
+    """What was named is not there, or no app. An app that is there but breaks on import is another matter."""
 
 
 class Setting(Struct, frozen=True):
@@ -28,11 +32,18 @@ class Setting(Struct, frozen=True):
     mark: str
     lifeline: int  # the pool's end of this pipe is closed when it dies
     files: int  # the limit on open files that the pool was started with
+    cgroup: str | None = None  # holds the zygote and everything below it
+
+    def group_of(self, pid: int) -> str:
+        """The control group of one worker."""
+        return f"{self.cgroup}/worker-{pid}"
 
 
 def work(name: str, kind: str, places: int, fds: tuple[int, int, int], setting: Setting) -> None:
     """Serves until the pool hangs up. Never returns into the zygote."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if setting.cgroup:
+        cgroup.enter(setting.group_of(os.getpid()))
     jobs = socket.socket(fileno=fds[0])
     reports = socket.socket(fileno=fds[1])
     slot = Slot(fds[2], places)
@@ -73,12 +84,19 @@ def load_tasks(app: str | None) -> dict[str, Any]:
     module, _, attribute = app.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
-    found = importlib.import_module(module)
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name and (module == error.name or module.startswith(f"{error.name}.")):
+            raise NoApp(f"no module {error.name!r}") from None
+        raise
     for part in (attribute or "app").split("."):
+        if not hasattr(found, part):
+            raise NoApp(f"module {module!r} has no {attribute!r}")
         found = getattr(found, part)
     tasks = getattr(found, "tasks", None)
     if not isinstance(tasks, dict):
-        raise TypeError(f"{app} is not a Covey app")
+        raise NoApp(f"{app!r} is not a Covey app")
     return tasks
 
 

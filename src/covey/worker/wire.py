@@ -65,6 +65,7 @@ class Preloaded(Struct, array_like=True, tag="preloaded"):
 
     tasks: dict[str, str]  # name → sync | async
     error: str | None = None
+    absent: bool = False  # there is no such app: nobody need try again
     note: str | None = None
 
 
@@ -74,14 +75,20 @@ class Forked(Struct, array_like=True, tag="forked"):
     ticks: int
 
 
+class Unborn(Struct, array_like=True, tag="unborn"):
+    """The system would not give us another process."""
+
+    name: str
+    error: str
+
+
 class Exited(Struct, array_like=True, tag="exited"):
     pid: int
     status: int
-    leftovers: int
 
 
 FromWorker = Done | Ready | Broken
-FromZygote = Preloaded | Forked | Exited
+FromZygote = Preloaded | Forked | Unborn | Exited
 
 encode = msgspec.msgpack.Encoder().encode
 decode_dispatch = msgspec.msgpack.Decoder(Dispatch).decode

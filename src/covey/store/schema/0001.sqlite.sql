@@ -157,7 +157,11 @@ create table pools (
     queues            text,                                  -- JSON list, null = every queue
     kinds             text    not null,
     count             integer not null,
+    types             text,                                  -- JSON, worker type → count
     app               text,
+    log               text,                                  -- its log file, on its host
+    cgroup            text,                                  -- holds its processes, on its host
+    given_up          text,                                  -- JSON, what cannot start → why
     version           text    not null,
     lease_s           real    not null,
     turn_no           integer not null default 0,
@@ -198,6 +202,7 @@ create table events (
 ) strict;
 create index events_job on events (job_id, id) where job_id is not null;
 create index events_at on events (at);
+create index events_pool on events (id) where pool is not null and job_id is null;
 
 -- One pool per period wins the row; `cursor` is where a bounded sweep goes on.
 create table duties (

@@ -1,0 +1,60 @@
+"""What a pool looks at now and then: whether its parent lives, and which workers have grown too large."""
+
+from __future__ import annotations
+
+import time
+
+from ..env import read_ticks
+from ..errors import InvalidInput
+from .crew import Crew
+from .member import Member
+
+PARENT_S = 5.0
+MEMORY_S = 1.0
+
+
+class Parent:
+    """The process without which a pool shall not live, for pools that no pipe connects with it."""
+
+    def __init__(self, pid: int) -> None:
+        ticks = read_ticks(pid)
+        if ticks is None:
+            raise InvalidInput(f"--parent-pid {pid}: no such process")
+        self.pid, self._ticks = pid, ticks
+
+    def is_gone(self) -> bool:
+        """Only if that is certain: its pid may be another's by now, and what cannot be read is taken for alive."""
+        try:
+            return read_ticks(self.pid) != self._ticks
+        except OSError:
+            return False
+
+
+class Care:
+    def __init__(self, crew: Crew, parent: Parent | None, *, max_memory: int | None) -> None:
+        self._crew, self._parent, self._max_memory = crew, parent, max_memory
+        self._parent_at = time.monotonic() + PARENT_S
+        self._memory_at = time.monotonic() + MEMORY_S
+
+    @property
+    def at(self) -> float | None:
+        """When to look next."""
+        times = [at for at, wanted in ((self._parent_at, self._parent), (self._memory_at, self._max_memory)) if wanted]
+        return min(times, default=None)
+
+    def is_orphan(self) -> bool:
+        now = time.monotonic()
+        if self._parent is None or now < self._parent_at:
+            return False
+        self._parent_at = now + PARENT_S
+        return self._parent.is_gone()
+
+    def outgrown(self, now: float) -> list[Member]:
+        """Workers above the limit: from now on they get nothing more, and end after what they run."""
+        if self._max_memory is None or now < self._memory_at:
+            return []
+        self._memory_at = now + MEMORY_S
+        found = [m for m in self._crew.members.values() if m.ready and (m.memory() or 0) > self._max_memory]
+        for member in found:
+            member.retire(f"its memory was above {self._max_memory >> 20} MiB")
+        return found

@@ -1,0 +1,103 @@
+"""Control groups (version 2), where we may make our own: what is in one can be killed at a stroke, whatever it does.
+
+A pool has one for its zygote and everything below; each worker moves into one inside it. Nothing relies on them:
+families are found by adoption and by their mark all the same. They catch the rest: whoever forks faster than we look,
+and who has shed both its parents and its mark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+PREFIX = "covey-"
+DELEGATED = ("user.delegate", "trusted.delegate")  # how systemd marks a group that is its service's own
+
+
+def name(database_id: str, pid: int, ticks: int) -> str:
+    """What the group of a pool is called."""
+    return f"{PREFIX}{database_id}-{pid}-{ticks}"
+
+
+def create(name: str) -> str | None:
+    """A new group inside ours; None where that is not ours to do. COVEY_CGROUP=off does without."""
+    if os.environ.get("COVEY_CGROUP", "").lower() in ("off", "0", "no"):
+        return None
+    home = _home()
+    if home is None:
+        return None
+    path = os.path.join(home, name)
+    try:
+        os.mkdir(path)
+        if os.access(os.path.join(path, "cgroup.kill"), os.W_OK):
+            return path
+        os.rmdir(path)  # a kernel before 5.14
+    except OSError:
+        pass
+    return None
+
+
+def enter(path: str) -> None:
+    """This process, and what it starts from now on, is in the group. Without it, it works all the same."""
+    with contextlib.suppress(OSError):
+        os.makedirs(path, exist_ok=True)
+        _write(path, "cgroup.procs", "0")
+
+
+def end(path: str, timeout_s: float = 1.0) -> None:
+    """Nobody lives in the group any more, and it is gone."""
+    deadline = time.monotonic() + timeout_s
+    with contextlib.suppress(OSError):
+        _write(path, "cgroup.kill", "1")
+    while os.path.isdir(path) and not _remove(path) and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def _remove(path: str) -> bool:
+    """True once it is gone, and those inside it."""
+    try:
+        for entry in os.scandir(path):
+            if entry.is_dir(follow_symlinks=False):
+                _remove(entry.path)
+        os.rmdir(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _write(path: str, name: str, text: str) -> None:
+    with open(os.path.join(path, name), "w") as file:
+        file.write(text)
+
+
+def _home() -> str | None:
+    """The directory of the group that we are in, if it was given to us."""
+    try:
+        with open("/proc/self/cgroup") as file:
+            mine = next(line.rstrip("\n")[3:] for line in file if line.startswith("0::"))
+        with open("/proc/self/mountinfo") as file:
+            mounts = [line.split() for line in file if " - cgroup2 " in line]
+    except (OSError, StopIteration):
+        return None
+    for fields in mounts:
+        root, point = fields[3], fields[4]
+        if root != "/":  # a part of the tree that /proc/self/cgroup does not speak of
+            continue
+        home = point + mine.rstrip("/")
+        if os.access(home, os.W_OK) and _is_ours(home, mine):
+            return home
+    return None
+
+
+def _is_ours(home: str, mine: str) -> bool:
+    """The top of a container's tree is; so is what its manager has marked, or what we may write without being root."""
+    if mine == "/" or os.getuid() != 0:
+        return True
+    for name in DELEGATED:
+        with contextlib.suppress(OSError):
+            if os.getxattr(home, name) == b"1":
+                return True
+    return False
