@@ -55,7 +55,7 @@ def _pause_of(view: QueueView) -> str:
 
 def pause(queue: Names, for_: For = None, db: Db = None) -> None:
     """Start nothing more of these queues until they are resumed. What runs goes on."""
-    from .times import seconds
+    from ..core.times import seconds
 
     for_s = None if for_ is None else seconds(for_, "--for")
     engine = open_queue(db)

@@ -70,19 +70,19 @@ def job_options(
         "keep_background": keep_background,
     }
     if run_at is not None:
-        from .times import moment
+        from ..core.times import moment
 
         options["run_at"] = moment(run_at, "--run-at")
     if delay is not None:
-        from .times import seconds
+        from ..core.times import seconds
 
         options["delay_s"] = seconds(delay, "--delay")
     if max_attempts is not None:
-        from .specs import attempts
+        from ..core.objects import attempts
 
         options["max_attempts"] = attempts(max_attempts, "--max-attempts")
     if timeout is not None:
-        from .specs import timeout as limit
+        from ..core.objects import timeout as limit
 
         options["timeout_s"] = limit(timeout)
     if env:
@@ -134,7 +134,7 @@ def from_words(
         if len(words) > 1 and options.get("key") is not None:
             raise InvalidInput("--key names one job, and here are several; use their id fields")
         return [from_object(word, settings=settings, defaults=options) for word in words]
-    from ..engine.specs import shell_spec
+    from ..core.specs import shell_spec
 
     return [shell_spec(argv or (words if len(words) > 1 else words[0]), settings=settings, **options)]
 

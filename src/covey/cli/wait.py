@@ -27,7 +27,7 @@ def wait(jobs: Refs, timeout: Limit = None, any: Any = False, json: Json = False
     0 completed, the command's own code if it died of that, 1 cancelled or dead otherwise, 124 out of time,
     125 an error of Covey's own.
     """
-    from .times import seconds
+    from ..core.times import seconds
 
     limit_s = None if timeout is None else seconds(timeout, "--timeout")
     engine = open_queue(db)

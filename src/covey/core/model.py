@@ -151,6 +151,7 @@ class Claim(Struct, array_like=True):
     child_mode: Mode | None = None
     tree_deadline_at: int | None = None
     children: str | None = None  # a join: JSON text of list[Child], in the order of spawning
+    failed_siblings: str | None = None  # a child whose parent has failed ones: JSON text of list[Child], the first 100
 
 
 class Child(Struct, frozen=True):

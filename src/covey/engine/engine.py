@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from .. import config
+from ..core import check
 from ..core.machine import SECOND
 from ..core.model import ENDED, Enqueued, Row, Spec
 from ..core.view import Change, Edit, Filter, JobView
@@ -18,7 +19,7 @@ from ..env import failpoint
 from ..errors import Duplicate, InvalidInput, NotFound, Refused, StillStopping
 from ..store.families import Place
 from ..store.store import Store
-from . import check, duties, reopen
+from . import duties, reopen
 from .spawns import Queues, starts_at
 from .trees import Trees
 from .turns import Turns

@@ -8,13 +8,12 @@ from random import Random
 
 from msgspec.structs import replace
 
-from ..core import tree
+from ..core import check, tree
 from ..core.machine import SECOND, Signal, decide
 from ..core.model import MAX_DEPTH, Report, Row, Spec
 from ..errors import CoveyError, Refused
 from ..store.families import Place
 from ..store.store import Store
-from . import check
 
 AddQueues = Callable[[set[str], int], None]
 UNSTARTED = ("blocked", "scheduled", "pending")

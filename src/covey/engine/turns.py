@@ -11,6 +11,7 @@ from random import Random
 
 from .. import config
 from ..core import tree
+from ..core.check import storable
 from ..core.machine import Signal, decide
 from ..core.model import Claim, Held, LostPool, PoolInfo, Registered, Reply, Report, Row, Turn, Want
 from ..env import failpoint
@@ -18,7 +19,6 @@ from ..errors import Refused
 from ..store.dialect import Listener
 from ..store.store import Done, Lane, Store
 from . import duties
-from .check import storable
 from .lanes import Lanes
 from .spawns import Spawning
 from .trees import Trees

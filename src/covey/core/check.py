@@ -10,9 +10,9 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..core.codec import clean, is_json
-from ..core.model import KINDS, MAX_PAYLOAD, MODES, ON_ERROR, Report, Spec
 from ..errors import InvalidInput, TooLarge
+from .codec import clean, is_json
+from .model import KINDS, MAX_PAYLOAD, MODES, ON_ERROR, Report, Spec
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,199}")
 YEAR_10000 = 253_402_300_800 * 1_000_000
