@@ -13,9 +13,11 @@ from covey.testing import HandPool, child, command
 def root(engine: Engine, pool: HandPool, *spawned: Spawn, report: dict[str, Any] | None = None, **spec: Any) -> int:
     """A new root that has run and spawned these."""
     (made,) = engine.enqueue([command("root", **spec)])
-    claim = pool.claim_one()
-    assert claim.id == made.id
-    pool.spawn(claim, *spawned, **(report or {}))
+    for claim in pool.claim(100):
+        if claim.id == made.id:
+            pool.spawn(claim, *spawned, **(report or {}))
+        else:
+            pool.report(claim, "taken_back")
     return made.id
 
 

@@ -75,8 +75,12 @@ def sweep(store: Store, cursor: int, ended_before: Mapping[str, int], now: int) 
     limits = {f"{state}_before": ended_before.get(state, -1) for state in ("completed", "cancelled", "dead")}
     trees = Trees(store, now, Random(0))
     gone = 0
-    for (root,) in store.ask("prunable", cursor=cursor, upto=upto, **limits)[:BATCH]:
-        gone += _prune_tree(store, root, BATCH - gone, trees)
+    for root, has_kin in store.ask("prunable", cursor=cursor, upto=upto, **limits)[:BATCH]:
+        if has_kin:
+            gone += _prune_tree(store, root, BATCH - gone, trees)
+        else:
+            store.ask("remove_job", id=root)
+            gone += 1
         if gone == BATCH:
             cursor = root - 1  # it may not be gone whole
             break

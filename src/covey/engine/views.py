@@ -30,7 +30,7 @@ from ..core.view import (
 from ..env import alive, boot
 from ..errors import InvalidInput, NotFound
 from ..store.store import Store
-from .why import explain
+from .why import NAMED, Kin, explain
 
 Ref = str | int
 
@@ -111,7 +111,21 @@ class Views:
             ahead = self.store.value("position", queue=job.queue, priority=priority, seq=seq, id=job.id)
         queue = next((q for q in self._queues({}) if q.name == job.queue), None)
         events = self.events(job.id, limit=5)
-        return explain(job, self.history(job.id), queue, self.pool_views(), events, ahead, self.clock())
+        kin = self._kin(job, queue)
+        return explain(job, self.history(job.id), queue, self.pool_views(), events, ahead, self.clock(), kin)
+
+    def _kin(self, job: JobView, queue: QueueView | None) -> Kin:
+        ask = self.store.ask
+        if job.state == "waiting":
+            return Kin(children=[row[0] for row in ask("unfinished_children", parent=job.id, limit=NAMED + 1)])
+        if job.state == "blocked" and job.parent_id is not None:
+            return Kin(before=self.store.value("earlier_child", parent=job.parent_id, before=job.child_no))
+        if job.state == "blocked":
+            return Kin(roots=[(root, outcome) for root, outcome in ask("roots_waited_for", id=job.id, limit=100)])
+        if job.state != "pending" or queue is None or not (queue.serial or queue.concurrency):
+            return Kin()
+        (lane, owner, running), *_ = ask("place_in_lane", id=job.id)
+        return Kin(lane_of=owner if lane and owner not in (None, lane) else None, running=running)
 
     def events(self, ref: Ref | None = None, limit: int = 100) -> list[Event]:
         """The latest, newest first."""

@@ -27,9 +27,6 @@ select name, serial, max_depth from {queues} where serial = 1 or max_depth <> 1
 select name, paused_at is not null and (resume_at is null or resume_at > :now), serial, serial_root, concurrency
 from {queues} where paused_at is not null or serial = 1 or concurrency is not null
 
--- name: queue_rule
-select serial, serial_root, concurrency from {queues} where name = :name
-
 -- name: set_queue
 update {queues}
 set serial = coalesce(:serial, serial), max_depth = coalesce(:max_depth, max_depth),
@@ -451,8 +448,7 @@ update {edges} set outcome = null where waits_for = :root and outcome is not 'ok
 select outcome, always from {edges} where job_id = :id
 
 -- name: roots_waited_for
-select e.waits_for, e.outcome, j.state from {edges} e left join {jobs} j on j.id = e.waits_for
-where e.job_id = :id order by e.outcome is not null, e.waits_for limit :limit
+select waits_for, outcome from {edges} where job_id = :id order by outcome is not null, waits_for limit :limit
 
 -- name: open_edges
 select count(*) from {edges} where job_id = :id and outcome is null
@@ -474,7 +470,8 @@ update {duties} set cursor = :cursor, next_at = :next_at where name = :name
 select max(id) from (select id from {jobs} where id > :cursor order by id limit :limit)
 
 -- name: prunable
-select id from {jobs}
+select id, children_total > 0 or lane is not null or exists (select 1 from {edges} where waits_for = {jobs}.id)
+from {jobs}
 where id > :cursor and id <= :upto and root_id = id
   and ((state = 'completed' and finished_at < :completed_before)
     or (state = 'cancelled' and pool is null and finished_at < :cancelled_before)
@@ -569,6 +566,10 @@ select count(*) from (
 
 -- name: place
 select priority, seq from {jobs} where id = :id
+
+-- name: place_in_lane
+select j.lane, q.serial_root, (select count(*) from {jobs} r where r.pool is not null and r.queue = j.queue)
+from {jobs} j join {queues} q on q.name = j.queue where j.id = :id
 
 -- name: orphans
 select count(*) from {jobs} where pool is not null and pool not in (select id from {pools})
