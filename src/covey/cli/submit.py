@@ -59,6 +59,8 @@ def job_options(
     batch: str | None = None,
     label: list[str] | None = None,
     keep_background: bool = False,
+    on_error: str | None = None,
+    tree_timeout: str | None = None,
 ) -> dict[str, Any]:
     """The options of the command line as a Spec wants them."""
     options: dict[str, Any] = {
@@ -77,6 +79,12 @@ def job_options(
         from ..core.times import seconds
 
         options["delay_s"] = seconds(delay, "--delay")
+    if tree_timeout is not None:
+        from ..core.times import seconds
+
+        options["tree_timeout_s"] = seconds(tree_timeout, "--tree-timeout")
+    if on_error is not None:
+        options["on_error"] = on_error
     if max_attempts is not None:
         from ..core.objects import attempts
 
@@ -86,13 +94,14 @@ def job_options(
 
         options["timeout_s"] = limit(timeout)
     if env:
-        options["env"] = dict(_variable(text) for text in env)
+        options["env"] = dict(variable(text) for text in env)
     if label:
         options["labels"] = dict(_pair(text) for text in label)
     return options
 
 
-def _variable(text: str) -> tuple[str, str]:
+def variable(text: str) -> tuple[str, str]:
+    """NAME=VALUE, or NAME with the value that it has here."""
     name, given, value = text.partition("=")
     if not given:
         if name not in os.environ:

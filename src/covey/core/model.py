@@ -35,6 +35,7 @@ MAX_PAYLOAD = 1 << 20
 MAX_INTERRUPTIONS = 10
 LONELY_INTERRUPTIONS = 3  # from here on a job is claimed only for an idle worker
 MAX_DEPTH = 1  # of trees whose queue says nothing else: children, but no grandchildren
+MAX_FAILED = 100  # siblings that did not complete, as a run is told of them
 MAX_OUTCOMES = 16 << 20  # bytes of children's results that one join is handed; it must ask for the rest
 
 

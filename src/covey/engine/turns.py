@@ -18,7 +18,7 @@ from ..env import failpoint
 from ..errors import Refused
 from ..store.dialect import Listener
 from ..store.store import Done, Lane, Store
-from . import duties
+from . import duties, leftovers
 from .lanes import Lanes
 from .spawns import Spawning
 from .trees import Trees
@@ -63,6 +63,7 @@ class Turns:
             stored = {key: value for key, value in self.store.ask("config") if key in config.SETTINGS}
         settings = config.effective(stored)
         self._polls = settings["poll_seconds"], settings["max_poll_seconds"]
+        leftovers.sweep(self.store, self._live())
         return Registered(pool, self.database_id, settings, self._live())
 
     def _live(self) -> str:
@@ -89,7 +90,9 @@ class Turns:
         return self.store.pools()
 
     def reap(self, pool: int, beat: int) -> int:
-        return duties.reap(self.store, pool, beat, self.clock, self.rng)
+        handed_back = duties.reap(self.store, pool, beat, self.clock, self.rng)
+        leftovers.sweep(self.store, self._live())
+        return handed_back
 
     def orphaned_pools(self) -> list[int]:
         """Pools that still hold jobs although their row is gone."""
@@ -237,12 +240,20 @@ class Turns:
                     break
         claims = self.store.claim(pool, chosen, now, idle=want.idle) if chosen else []
         lanes.taken(claims)
+        self._tell_families(claims, now)
+        return claims
+
+    def _tell_families(self, claims: Sequence[Claim], now: int) -> None:
+        """Each claim has what its run must know of its tree: the time that is left, its children, failed siblings."""
+        parents = {claim.parent_id for claim in claims if claim.parent_id is not None}
+        failed = self.store.failed_outcomes(parents) if parents else {}
         for claim in claims:
+            if claim.parent_id in failed:
+                claim.failed_siblings = failed[claim.parent_id]
             if claim.tree_deadline_at is not None:
                 claim.timeout_s = tree.time_left_s(claim.timeout_s, claim.tree_deadline_at, now)
             if claim.phase == "join":
                 claim.children = self.store.outcomes(claim.id)
-        return claims
 
     def _lanes(self, want: Want, lanes: Lanes) -> list[Lane]:
         """Everything that this pool may claim from now."""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from ..core.machine import SECOND, Change
-from ..core.model import MAX_OUTCOMES, Child, Spec
+from ..core.model import MAX_FAILED, MAX_OUTCOMES, Child, Spec
 
 
 class Place(Struct, frozen=True):
@@ -65,6 +65,16 @@ class Families:
             result = None if body is None or not fits else Raw(body)
             children.append(Child(id, key, task, state, result, error, not fits))
         return json_text(children)
+
+    def failed_outcomes(self, parents: Iterable[int]) -> dict[int, str]:
+        """Of each parent that has some: its first children that did not complete, as JSON of list[Child]."""
+        found: dict[int, str] = {}
+        for (parent,) in self.ask("parents_with_failures", ids=json_text(sorted(parents))):
+            rows = self.ask("failed_outcomes", parent=parent, limit=MAX_FAILED)
+            found[parent] = json_text(
+                [Child(id, key, task, state, error=error) for id, key, task, state, error in rows]
+            )
+        return found
 
     def reopenable(self, parent: int, after: int = -1, page: int = 1000) -> Iterator[list[int]]:
         """Ids of the children that have ended otherwise than well, in order, page by page."""

@@ -325,6 +325,13 @@ select min(child_no) from {jobs} where parent_id = :parent and state in ('dead',
 select id, state, error from {jobs}
 where parent_id = :parent and state in ('dead', 'cancelled') order by child_no limit :limit
 
+-- name: parents_with_failures
+select id from {jobs} where id in (select value from json_each(:ids)) and children_failed > 0
+
+-- name: failed_outcomes
+select id, key, task, state, error from {jobs}
+where parent_id = :parent and state in ('dead', 'cancelled') order by child_no limit :limit
+
 -- name: next_child
 select id from {jobs} where parent_id = :parent and child_no > :after and finished_at is null order by child_no limit 1
 

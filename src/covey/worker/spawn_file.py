@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..core.model import Claim, Mode, Relation, Report, When
@@ -92,3 +92,15 @@ def spoken(fields: dict[str, Any]) -> tuple[Relation, When, Mode | None]:
     if serial is not None and (not isinstance(serial, bool) or relation != "child"):
         raise InvalidInput(f"serial {serial!r}: true or false, for children only")
     return relation, when, None if serial is None else "serial" if serial else "concurrent"
+
+
+def check_place(relation: Relation, environ: Mapping[str, str]) -> None:
+    """A command with these variables may ask for such a job; SpawnRefused says why it may not."""
+    parent = environ.get("COVEY_PARENT_ID")
+    family = Family(
+        int(environ.get("COVEY_JOB_ID", 0)),
+        None if parent is None else int(parent),
+        int(environ.get("COVEY_DEPTH", 0)),
+        int(environ.get("COVEY_MAX_DEPTH", 1)),
+    )
+    Spawns(family, {}).allow(relation)
