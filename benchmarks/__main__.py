@@ -9,7 +9,7 @@ import traceback
 
 from . import report
 
-MEASURES = ("drain", "backlog", "enqueue", "pickup", "commands", "idle", "fairness", "claim", "cli", "gate")
+MEASURES = ("drain", "backlog", "enqueue", "pickup", "commands", "idle", "fairness", "claim", "cli", "gate", "trees")
 
 
 def main() -> int:

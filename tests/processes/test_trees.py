@@ -227,8 +227,7 @@ def test_a44_cancelling_a_root_ends_every_family_below_it(own: Yard, proof: Call
     pids = [int(pid) for pid in own.traces("pids")]
     assert own.job(id).state == "waiting"
     own.engine.cancel([id])
-    marked = {pid for job in below(own, id) for pid in own.of_job(job.id)}
-    until(lambda: not any(own.of_job(job.id) for job in below(own, id)), 10, f"{pids} and {marked} are gone")
+    until(lambda: not any(job.pool for job in below(own, id)), 10, "every family is gone")
     assert {job.state for job in below(own, id)} == {"cancelled"}
     assert gone(*pids)
 

@@ -107,7 +107,7 @@ def nested(node: Node) -> dict[str, Any]:
 def draw(node: Node) -> Tree:
     from rich.tree import Tree
 
-    drawn = Tree(_line(node.job), guide_style="dim")
+    drawn = Tree(_line(node), guide_style="dim")
     _grow(drawn, node)
     return drawn
 
@@ -116,21 +116,22 @@ def _grow(drawn: Tree, node: Node) -> None:
     from rich.text import Text
 
     for child in node.below:
-        _grow(drawn.add(_line(child.job)), child)
+        _grow(drawn.add(_line(child)), child)
     if node.more:
         hint = f"--limit {len(node.below) + node.more}" if node.below else f"covey tree {node.job.id}"
         drawn.add(Text(f"… {node.more:,} more ({hint})", style="dim"))
 
 
-def _line(job: JobView) -> Text:
+def _line(node: Node) -> Text:
     import time
 
     from rich.text import Text
 
     from . import render
 
+    job = node.job
     line = Text.assemble((f"{job.id} ", "bold"), render.state(job.state), "  ", one_line(render.what(job)))
-    facts = [render.family(job), _time(job, time.time())]
+    facts = [render.family(job), _time(node, time.time())]
     if job.attempts > 1 or job.state == "failed":
         facts.append(f"{job.attempts}/{job.max_attempts} tries")
     if said := ", ".join(fact for fact in facts if fact):
@@ -141,14 +142,17 @@ def _line(job: JobView) -> Text:
     return line
 
 
-def _time(job: JobView, now: float) -> str:
+def _time(node: Node, now: float) -> str:
     """How long it took, or how long it has been at it."""
     from .show import took
     from .times import age
 
-    if job.started_at is None:
+    job = node.job
+    # `started_at` is the last run's, of a join's too; the children were made when the first run had ended.
+    starts = [at for at in (job.started_at, *(child.job.created_at for child in node.below[:1])) if at is not None]
+    if not starts:
         return ""
-    return took(job.started_at, job.finished_at) if job.state in ENDED else age(job.started_at, now)
+    return took(min(starts), job.finished_at) if job.state in ENDED else age(min(starts), now)
 
 
 def _follow(engine: Engine, top: int, depth: int, limit: int, *, quiet: bool) -> None:
