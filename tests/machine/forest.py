@@ -74,6 +74,7 @@ class Forest:
     def __init__(self) -> None:
         self.jobs: dict[int, Job] = {}
         self.owner: int | None = None  # whose lane it is
+        self.known: set[int] = set()  # failures that have had their consequences
         self.last_id = 0
         self.now = 0
 
@@ -119,6 +120,17 @@ class Forest:
         return any(job.row.root_id == root and job.row.pool is not None for job in self.jobs.values())
 
     def _settle_parents(self) -> bool:
+        failed = {id for id, job in self.jobs.items() if job.row.state in ("dead", "cancelled")}
+        fresh, self.known = failed - self.known, failed
+        for id in fresh:
+            parent = self.jobs.get(self.jobs[id].row.parent_id or 0)
+            if parent is not None and parent.row.state == "waiting" and parent.row.on_error == "cancel":
+                for child in self.children(parent.row.id):
+                    if not child.ended:
+                        self.cancel(child)
+        return self._settle_waiting() or bool(fresh)
+
+    def _settle_waiting(self) -> bool:
         for job in self.jobs.values():
             if job.row.state != "waiting":
                 continue
@@ -127,10 +139,6 @@ class Forest:
             failed = [child for child in children if child.row.state in ("dead", "cancelled")]
             if not unfinished:
                 self.signal(job, "children_ended")
-                return True
-            if job.row.on_error == "cancel" and failed:
-                for child in unfinished:
-                    self.cancel(child)
                 return True
             if job.row.child_mode == "serial":
                 later = [c for c in unfinished if failed and (c.row.child_no or 0) > (failed[0].row.child_no or 0)]
