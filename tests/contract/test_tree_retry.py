@@ -183,6 +183,18 @@ def test_a_cancelled_parent_whose_children_had_all_completed_settles_at_once(eng
     assert (engine.job(id).state, engine.job(id).phase) == ("pending", "join")
 
 
+def test_children_retried_beside_an_old_failure_are_not_cancelled_because_of_it(engine: Engine, pool: HandPool) -> None:
+    id, kids = parent_of(engine, pool, 4, on_error="cancel")
+    pool.fail(pool.claim_one(), "boom")
+    assert states(engine, id, *kids) == ["dead", "dead", "cancelled", "cancelled", "cancelled"]
+    engine.retry(kids[1:3])
+    pool.succeed(pool.claim_one())
+    assert states(engine, id, *kids) == ["waiting", "dead", "completed", "pending", "cancelled"]
+    pool.succeed(pool.claim_one())
+    assert states(engine, id) == ["dead"]
+    assert f"job {kids[0]} dead: boom" in (engine.job(id).error or "")
+
+
 def test_a_retried_serial_child_takes_the_later_ones_along(engine: Engine, pool: HandPool) -> None:
     id = root(engine, pool, *(child(max_attempts=1) for _ in range(4)), child_mode="serial")
     kids = [job.id for job in children(engine, id)]

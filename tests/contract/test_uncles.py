@@ -75,6 +75,17 @@ def test_uncles_with_one_unique_key_merge_while_unstarted_and_wait_for_every_roo
     assert states(engine, first, uncle) == ["completed", "pending"]
 
 
+def test_p56_a_merged_uncle_stands_where_the_oldest_of_its_roots_stood(engine: Engine, pool: HandPool) -> None:
+    first, second, third = engine.enqueue([command("first"), command("second"), command("third")])
+    a, b = pool.claim(2)
+    pool.spawn(b, after("uncle", unique_key="k", priority=0))
+    assert [event.kind for event in engine.events(second.id)] == []
+    uncle = newest(engine)
+    pool.spawn(a, after("uncle", unique_key="k"))
+    assert engine.store.row(uncle).seq == first.id  # type: ignore[union-attr]
+    assert [claim.id for claim in pool.claim(2)] == [uncle, third.id]
+
+
 def test_merging_into_one_that_was_ready_blocks_it_again(engine: Engine, pool: HandPool) -> None:
     """P56: it would otherwise run before the inputs of the second round."""
     first, _, uncle = with_uncle(engine, pool, unique_key="analyze")

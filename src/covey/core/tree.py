@@ -95,13 +95,17 @@ def distinct(specs: Iterable[Spec], known: Mapping[str, Call], parent: int) -> l
 # ── the end of a child ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def after_ends(parent: Row) -> Step:
-    """What is due for a parent once the ends of its children are counted. A parent that does not wait needs nothing."""
+def after_ends(parent: Row, *, failed: bool) -> Step:
+    """What is due for a parent once the ends of its children are counted. A parent that does not wait needs nothing.
+
+    ``failed``: one of the children that just ended did not complete. An older failure cancels nobody: whoever runs
+    beside it was retried by a person who knows.
+    """
     if parent.state != "waiting":
         return "nothing"
     if parent.children_unfinished <= 0:
         return "settle"
-    if parent.children_failed and parent.on_error == "cancel":
+    if failed and parent.on_error == "cancel":
         return "cancel_all"
     return "advance" if parent.child_mode == "serial" else "nothing"
 

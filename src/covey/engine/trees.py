@@ -104,7 +104,7 @@ class Trees:
     def look_at(self, parents: Iterable[int]) -> None:
         """These parents have moved on as far as their children let them."""
         rows = self.store.rows(list(parents))
-        self._step(rows, dict.fromkeys(rows, -1))
+        self._step(rows, dict.fromkeys(rows, -1), {})
 
     def _count(self, ends: list[End]) -> None:
         ended: dict[int, int] = defaultdict(int)
@@ -117,12 +117,12 @@ class Trees:
                 first[end.parent_id] = min(first.get(end.parent_id, 1 << 62), end.child_no or 0)
         if ended:
             self.store.many("count_ends", ({"id": id, "ended": n, "failed": failed[id]} for id, n in ended.items()))
-            self._step(self.store.rows(list(ended)), first)
+            self._step(self.store.rows(list(ended)), first, failed)
 
-    def _step(self, parents: dict[int, Row], first: dict[int, int]) -> None:
+    def _step(self, parents: dict[int, Row], first: dict[int, int], failed: dict[int, int]) -> None:
         due = []
         for parent in parents.values():
-            match tree.after_ends(parent):
+            match tree.after_ends(parent, failed=failed.get(parent.id, 0) > 0):
                 case "settle":
                     due.append(parent)
                 case "cancel_all":
