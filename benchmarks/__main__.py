@@ -9,7 +9,20 @@ import traceback
 
 from . import report
 
-MEASURES = ("drain", "backlog", "enqueue", "pickup", "commands", "startup", "idle", "fairness", "claim", "cli", "gate")
+MEASURES = (
+    "drain",
+    "backlog",
+    "enqueue",
+    "pickup",
+    "commands",
+    "trees",
+    "startup",
+    "idle",
+    "fairness",
+    "claim",
+    "cli",
+    "gate",
+)
 
 
 def main() -> int:

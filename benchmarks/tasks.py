@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from covey import Covey
+from covey import Context, Covey
 
 app = Covey()
 
@@ -27,3 +27,10 @@ def clock(n: int) -> int:
 def whose(n: int) -> str:
     """The pool that ran it."""
     return os.environ["COVEY_RUN"].split(":")[1]
+
+
+@app.task
+def fan_out(ctx: Context, count: int, queue: str | None = None) -> None:
+    """So many no-op children, in another queue if one is named."""
+    child = noop if queue is None else noop.using(queue=queue)
+    ctx.spawn_many(child.call(n, TEXT) for n in range(count))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .app import Covey as Covey
+    from .core.model import Child as Child
     from .errors import Abort as Abort
     from .errors import Busy as Busy
     from .errors import CoveyError as CoveyError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .errors import Retry as Retry
     from .errors import SchemaError as SchemaError
     from .errors import Snooze as Snooze
+    from .errors import SpawnRefused as SpawnRefused
     from .errors import StillStopping as StillStopping
     from .errors import Stopped as Stopped
     from .errors import StoreError as StoreError
@@ -31,19 +33,24 @@ if TYPE_CHECKING:
     from .job import Job as Job
     from .task import Task as Task
     from .transaction import Transaction as Transaction
+    from .worker.children import Children as Children
     from .worker.context import Context as Context
+    from .worker.spawning import Spawned as Spawned
 
 _ERRORS = (
     "Abort Busy CoveyError Duplicate InvalidInput JobFailed LeaseLost NotFound Refused Retry SchemaError Snooze "
-    "StillStopping Stopped StoreError TooLarge WaitTimeout"
+    "SpawnRefused StillStopping Stopped StoreError TooLarge WaitTimeout"
 )
 
 # Loaded when first asked for: the command line imports this package too and must start at once.
 _ROOMS = {
     "Call": ".job",
+    "Child": ".core.model",
+    "Children": ".worker.children",
     "Context": ".worker.context",
     "Covey": ".app",
     "Job": ".job",
+    "Spawned": ".worker.spawning",
     "Task": ".task",
     "Transaction": ".transaction",
 } | dict.fromkeys(_ERRORS.split(), ".errors")

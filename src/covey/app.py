@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from .connection import Connection, absolute
-from .engine.specs import shell_spec, task_spec
+from .core.specs import shell_spec, task_spec
 from .errors import InvalidInput
 from .function import encode
 from .job import Job

@@ -6,6 +6,7 @@ CoveyError
 │   ├── NotFound        no such job, queue, pool
 │   ├── Duplicate       the key is taken (``.job_id`` says by whom)
 │   ├── StillStopping   cancelled, but its processes are not gone yet
+│   ├── SpawnRefused    a run asked for a job that it may not spawn; left uncaught, its own job is dead
 │   └── TooLarge        a payload over the limit
 ├── StoreError          the database cannot be used             exit 1
 │   ├── Busy            somebody else holds the write lock (``.pid``)
@@ -50,6 +51,10 @@ class Duplicate(Refused):
 
 
 class StillStopping(Refused):
+    pass
+
+
+class SpawnRefused(Refused):
     pass
 
 

@@ -13,6 +13,7 @@ from .core import codec
 from .errors import InvalidInput
 from .worker.context import Context
 
+NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -56,6 +57,11 @@ class Arguments:
         if not args and not kwargs:
             return None
         return encode(self.name, args, kwargs, self.signature)
+
+    def takes(self, name: str) -> bool:
+        """Whether that name can be passed by keyword."""
+        parameters = self.signature.parameters.values()
+        return any(p.kind is Parameter.VAR_KEYWORD or (p.name == name and p.kind in NAMED) for p in parameters)
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         try:

@@ -26,6 +26,9 @@ class TaskOptions(TypedDict, total=False):
     jitter: bool | None
     batch: str | None
     labels: Mapping[str, str] | None
+    on_error: Literal["wait", "cancel", "collect"] | None  # what a child that did not complete means for the others
+    mode: Literal["concurrent", "serial"] | None  # how its children run
+    tree_timeout: float | timedelta | None  # how long it and all its descendants may take together
 
 
 class JobOptions(TaskOptions, total=False):
@@ -87,6 +90,8 @@ _WORDS: dict[str, tuple[str, Any]] = {
     "max_retries": ("max_attempts", None),
     "timeout": ("timeout_s", seconds),
     "max_backoff": ("backoff_cap_s", seconds),
+    "mode": ("child_mode", None),
+    "tree_timeout": ("tree_timeout_s", seconds),
     "run_at": ("run_at", instant),
     "delay": ("delay_s", seconds),
 }

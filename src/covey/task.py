@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
 from . import config
-from .engine.check import check_spec
-from .engine.specs import task_spec
+from .core.check import check_spec
+from .core.specs import task_spec
 from .errors import InvalidInput
 from .function import Arguments, check_function
 from .job import Call, Job
 from .options import JobOptions, TaskOptions, job_options, task_options
 from .transaction import Transaction, submit
+from .worker.children import Children
 from .worker.context import Context
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Variant(Generic[P, R]):
         self.connection = connection
         self._given = given
         self._tx = tx
-        self._template: tuple[dict[str, Any], Spec] | None = None
+        self._template: tuple[Mapping[str, Any], Spec] | None = None
 
     def using(self, *, tx: Transaction | None = None, **options: Unpack[JobOptions]) -> Variant[P, R]:
         """The same task with these options; what is not named stays as it was."""
@@ -62,22 +63,32 @@ class Variant(Generic[P, R]):
         """All of the calls are on disk, in order, or none is. What a call was made with wins over what this one has."""
         return submit(self.connection, [self._spec_of(call) for call in calls], self._tx)
 
-    def spec(self, args: str | None) -> Spec:
-        """The request to run it with these arguments (JSON text)."""
-        settings = self.connection.settings()
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What was said of the task and of this variant of it, in the words of a Spec."""
+        return self.task.defaults | self._given if self._given else self.task.defaults
+
+    def takes(self, name: str) -> bool:
+        """Whether the function has a parameter of that name, or takes any."""
+        return self.task.arguments.takes(name)
+
+    def spec(self, args: str | None, settings: Mapping[str, Any] | None = None) -> Spec:
+        """The request to run it with these arguments (JSON text). Without settings, the queue is asked for them."""
+        settings = self.connection.settings() if settings is None else settings
         if self._template is None or self._template[0] is not settings:
             self._template = settings, self._make_template(settings)
         template = self._template[1]
         return template if args is None else replace(template, args=args)
 
-    def _make_template(self, settings: dict[str, Any]) -> Spec:
+    def _make_template(self, settings: Mapping[str, Any]) -> Spec:
         task = self.task
         if task.name.startswith("__main__."):
             raise InvalidInput(
                 f"{task.name}: a worker cannot import a script's own tasks; put them into a module and import that, "
                 "as in `from tasks import app`"
             )
-        return task_spec(task.name, settings=settings, kind=task.kind, **(task.defaults | self._given))
+        joins = task.joined is not None
+        return task_spec(task.name, settings=settings, kind=task.kind, joins=joins, **self.options)
 
     def _spec_of(self, call: Call[R]) -> Spec:
         source = call.source
@@ -107,6 +118,7 @@ class Task(Variant[P, R]):
         self.kind: Kind = "async" if self.is_async else "sync"
         self.arguments = Arguments(name, fn)
         self.wants_context = self.arguments.wants_context
+        self.joined: Joined | None = None
         check_spec(task_spec(name, settings=DEFAULTS, kind=self.kind, **defaults))
         functools.update_wrapper(self, fn)
 
@@ -123,6 +135,30 @@ class Task(Variant[P, R]):
             args = (Context.detached(self.name), *args)
         return self.fn(*args, **kwargs)
 
+    @overload
+    def join(self, fn: Callable[[Context, Children], Coroutine[Any, Any, R]], /) -> Callable[..., Any]: ...
+    @overload
+    def join(self, fn: Callable[[Children], Coroutine[Any, Any, R]], /) -> Callable[..., Any]: ...
+    @overload
+    def join(self, fn: Callable[[Context, Children], R], /) -> Callable[..., Any]: ...
+    @overload
+    def join(self, fn: Callable[[Children], R], /) -> Callable[..., Any]: ...
+
+    def join(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        """``@task.join``: runs once the children have ended; what it returns is the job's result."""
+        check_function(fn)
+        if self.joined is not None and not _is_same(self.joined.fn, fn):
+            raise InvalidInput(f"{self.name} has a join already, {self.joined.fn.__qualname__}; a task has one")
+        arguments = Arguments(f"the join of {self.name}", fn)
+        if len(arguments.signature.parameters) != 1:
+            raise InvalidInput(
+                f"the join of {self.name} takes {arguments.signature}; it is given the children and, before them, "
+                "a Context if it wants one"
+            )
+        self.joined = Joined(fn, arguments.wants_context)
+        self._template = None
+        return fn
+
     def __reduce__(self) -> str:
         # By its name, as a function is: process pools pickle what they are to call.
         return self.fn.__qualname__
@@ -134,6 +170,13 @@ class AsyncTask(Task[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]
         """A coroutine that runs the function; nothing is queued."""
         return self._run(args, kwargs)  # type: ignore[no-any-return]
+
+
+class Joined(NamedTuple):
+    """The second phase of a task."""
+
+    fn: Callable[..., Any]
+    wants_context: bool
 
 
 class TaskDecorator:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from covey import Context
+from covey import Children, Context
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -85,3 +85,15 @@ def make_nested() -> Any:
 
 
 identity = lambda value: value  # noqa: E731
+
+
+def keyed(key: str) -> str:
+    return key
+
+
+def merge(ctx: Context, children: Children) -> dict[str | None, Any]:
+    return {child.key: child.result for child in children}
+
+
+def merge_plainly(children: Children) -> int:
+    return len(children)

@@ -10,7 +10,7 @@ import pytest
 
 from covey import InvalidInput, config
 from covey.core.model import Policy
-from covey.engine.specs import shell_spec, task_spec
+from covey.core.specs import shell_spec, task_spec
 
 SETTINGS = config.effective({}, {})
 OTHERS = config.effective(

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 TASKS = """
     from __future__ import annotations
     from typing import Any
-    from covey import Call, Context, Covey, Job, Task
+    from covey import Call, Child, Children, Context, Covey, Job, Spawned, Task
 
     app = Covey("memory:")
 
@@ -41,6 +41,44 @@ TASKS = """
 
     @app.task
     def nothing() -> None: ...
+
+    @app.task
+    def keyed(key: str, size: int = 1) -> str:
+        return key * size
+
+    @app.task(on_error="collect", mode="serial", tree_timeout=60)
+    def derive(ctx: Context, ids: list[int]) -> int:
+        first: Spawned = ctx.spawn(plain, "a.png", size=64)
+        ctx.spawn(plain.using(key="b", queue="images", timeout=3), "a.png")
+        ctx.spawn(plain, "a.png", key="c", priority=3)
+        ctx.spawn(plain, "a.png", priority=3)
+        ctx.spawn(plain, "a.png", queue="images", size=3)
+        ctx.spawn(fetch, "u", mode="serial")
+        ctx.spawn(keyed, key="a", size=3)
+        ctx.spawn(with_context, [1])
+        count: int = ctx.spawn_many(plain.call(str(n)) for n in ids)
+        ctx.spawn_many([plain.call("a"), fetch.using(priority=1).call("b")], mode="serial")
+        ctx.spawn_shell(["ls", "-l"], key="ls", priority=1, env={"A": "b"})
+        ctx.spawn_sibling(plain, "a.png", key="d")
+        ctx.spawn_sibling(nothing)
+        ctx.after(nothing)
+        ctx.after(plain, "a", unique_key="flush", when="always")
+        ctx.after(with_context.using(queue="b"), [1])
+        failed: list[Child] = ctx.failed_siblings()
+        ids_: tuple[int | None, int, int] = (ctx.parent, ctx.root_id, ctx.depth)
+        return len(ids)
+
+    @derive.join
+    def merged(ctx: Context, children: list[Child]) -> int:
+        return sum(child.result for child in children)
+
+    @fetch.join
+    async def gather(children: Children) -> bytes:
+        return b"".join(children.results()) + str(children.by_key("a").id).encode()
+
+    @fetch_with_context.join
+    def tally(ctx: Context, children: Children) -> dict[str, int]:
+        return {"failed": len(children.failed())}
 
     @app.task
     def untyped(value: Any) -> int:
@@ -105,6 +143,23 @@ WRONG = """
     app.task(colour="red")  # call-overload
     app.task(key="a")  # call-overload
     app.shell(5)  # arg-type
+    ctx = Context.detached()
+    ctx.spawn(plain, 1)  # call-overload
+    ctx.spawn(plain)  # call-overload
+    ctx.spawn(plain, "a", colour="b")  # call-arg
+    ctx.spawn(plain.using(key="a"), 1)  # call-overload
+    ctx.spawn(plain, "a", key=5)  # call-arg
+    ctx.spawn(plain, "a", mode="sometimes")  # call-arg
+    ctx.spawn(with_context, ["a"])  # call-overload|list-item
+    ctx.spawn("plain", 1)  # call-overload
+    ctx.spawn_many([1])  # list-item
+    ctx.spawn_shell(5)  # arg-type
+    ctx.spawn_sibling(plain, 1)  # call-overload
+    ctx.after(plain, 1)  # call-overload
+    ctx.after(plain, "a", unique_key="a", when="never")  # call-arg
+    derive.join(lambda ctx, children: "text")  # call-overload|arg-type|return-value
+    plain.using(on_error="maybe")  # arg-type|typeddict-item
+    app.task(mode="maybe")  # call-overload
 """
 
 REVEALED = """

@@ -11,8 +11,9 @@ import pytest
 
 from covey.cli.output import safe
 from covey.cli.render import fit
-from covey.cli.times import moment, seconds, span
+from covey.cli.times import span
 from covey.cli.verbs import GROUPS, VERBS
+from covey.core.times import moment, seconds
 from covey.core.view import JobView, Status
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput

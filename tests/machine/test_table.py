@@ -47,12 +47,15 @@ def becomes(row: Row, name: str, **fields: Any) -> Change:
 
 PENDING = Change("pending")
 HANDED_BACK = Change("pending", attempts=-1)
-CANCELLED = Change("cancelled", fence=1)
+CANCELLED = Change("cancelled", fence=1, error="e")
+EXPIRED = Change("dead", fence=1, error="e")
 
 # What a job with one of three attempts used, without children, becomes. Every pair that is missing is refused.
 TABLE: dict[tuple[str, str], Change] = {
     ("scheduled", "due"): PENDING,
     ("failed", "due"): PENDING,
+    ("pending", "block"): Change("blocked"),
+    ("scheduled", "block"): Change("blocked"),
     ("blocked", "unblocked"): PENDING,
     ("pending", "claim"): Change("processing", fence=1, attempts=1, keeps_pool=True),
     ("processing", "success"): Change("completed"),
@@ -64,11 +67,18 @@ TABLE: dict[tuple[str, str], Change] = {
     ("processing", "stopped"): HANDED_BACK,
     ("processing", "pool_lost"): Change("pending", fence=1, attempts=-1, interruptions=1),
     ("processing", "stranded"): Change("pending", fence=1, attempts=-1),
-    ("processing", "cancel"): Change("cancelled", fence=1, keeps_pool=True),
-    ("cancelled", "gone"): Change("cancelled"),
-    ("cancelled", "stranded"): Change("cancelled"),
-    ("cancelled", "pool_lost"): Change("cancelled"),
+    ("processing", "cancel"): Change("cancelled", fence=1, keeps_pool=True, error="e"),
+    ("cancelled", "gone"): Change("cancelled", keeps_error=True),
+    ("cancelled", "stranded"): Change("cancelled", keeps_error=True),
+    ("cancelled", "pool_lost"): Change("cancelled", keeps_error=True),
     ("waiting", "children_ended"): Change("completed"),
+    ("waiting", "child_reopened"): Change("waiting", phase="run"),
+    ("dead", "child_reopened"): Change("waiting", phase="run"),
+    ("scheduled", "expired"): EXPIRED,
+    ("blocked", "expired"): EXPIRED,
+    ("pending", "expired"): EXPIRED,
+    ("waiting", "expired"): EXPIRED,
+    ("failed", "expired"): EXPIRED,
     ("scheduled", "cancel"): CANCELLED,
     ("blocked", "cancel"): CANCELLED,
     ("pending", "cancel"): CANCELLED,
@@ -97,9 +107,9 @@ def test_the_table_and_the_rules_name_the_same_pairs() -> None:
 
 def test_an_ended_row_changes_only_by_retry_or_by_letting_its_pool_go() -> None:
     allowed = {signal for state, signal in RULES if state in ENDED}
-    assert allowed == {"retry", "gone", "stranded", "pool_lost"}
+    assert allowed == {"retry", "child_reopened", "gone", "stranded", "pool_lost"}
     for state, signal in RULES:
-        if state in ENDED and signal != "retry":
+        if state in ENDED and signal not in ("retry", "child_reopened"):
             assert becomes(row(state), signal).state == state
 
 
@@ -154,6 +164,22 @@ def test_a_family_that_is_still_stopping_is_not_retried() -> None:
 
 def test_a_success_with_children_waits_for_them() -> None:
     assert becomes(row("processing"), "success", children=2) == Change("waiting")
+
+
+def test_a_join_is_due_at_once_when_the_children_it_asked_for_are_somebody_else_s() -> None:
+    change = becomes(row("processing"), "success", joins=True)
+    assert (change.state, change.phase, change.fresh_attempts) == ("pending", "join", True)
+    assert becomes(row("processing", phase="join"), "success", joins=True) == Change("completed")
+
+
+def test_what_is_unblocked_still_waits_for_its_own_hour() -> None:
+    later = NOW + SECOND
+    assert becomes(row("blocked", run_at=later), "unblocked") == Change("scheduled", run_at=later)
+    assert becomes(row("blocked", run_at=NOW), "unblocked") == PENDING
+
+
+def test_a_retried_job_whose_predecessors_have_not_ended_is_blocked() -> None:
+    assert becomes(row("cancelled"), "retry", blocked=True) == Change("blocked", fresh_attempts=True)
 
 
 @pytest.mark.parametrize(

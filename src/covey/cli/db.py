@@ -95,7 +95,7 @@ def backup(file: Target, overwrite: Overwrite = False, db: Db = None) -> None:
 
 def prune(older_than: OlderThan = None, state: States = None, json: Json = False, db: Db = None) -> None:
     """Delete jobs that ended long ago, by the retention settings or by --older-than."""
-    from .times import seconds
+    from ..core.times import seconds
 
     states = tuple(word for text in state or () for word in text.split(",")) or ("completed", "cancelled")
     for word in states:

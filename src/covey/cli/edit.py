@@ -37,7 +37,7 @@ def edit(
     if priority is None and queue is None and max_attempts is None and not start:
         raise InvalidInput("nothing to change; pass --priority, --queue, --run-at, --delay or --max-attempts")
     if max_attempts is not None:
-        from .specs import attempts
+        from ..core.objects import attempts
 
         attempts(max_attempts, "--max-attempts")
     engine = open_queue(db)
@@ -58,12 +58,12 @@ def edit(
 
 def _start(run_at: str | None, delay: str | None) -> list[int | None]:
     """[when it may start, None for now], or nothing if that is to stay."""
-    from .times import moment, seconds
+    from ..core.times import moment, seconds
 
     if run_at is not None:
         return [None if run_at.strip().lower() == "now" else moment(run_at, "--run-at")]
     if delay is not None:
-        from ..engine.check import check_delay
+        from ..core.check import check_delay
         from ..env import now
 
         delay_s = seconds(delay, "--delay")

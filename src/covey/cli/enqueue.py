@@ -6,7 +6,22 @@ from typing import Annotated
 
 import typer
 
-from .options import Attempts, Batch, Cwd, Db, Env, KeepBackground, Key, Label, Priority, Queue, Timeout, Words
+from .options import (
+    Attempts,
+    Batch,
+    Cwd,
+    Db,
+    Env,
+    KeepBackground,
+    Key,
+    Label,
+    OnError,
+    Priority,
+    Queue,
+    Timeout,
+    TreeTimeout,
+    Words,
+)
 from .submit import submit
 from .words import WordsCommand, argv_of
 
@@ -36,6 +51,8 @@ def enqueue(
     batch: Batch = None,
     label: Label = None,
     keep_background: KeepBackground = False,
+    on_error: OnError = None,
+    tree_timeout: TreeTimeout = None,
     json: Annotated[bool, typer.Option("--json", help="Print the ids as JSON.")] = False,
     db: Db = None,
 ) -> None:
@@ -52,7 +69,7 @@ def enqueue(
     submit(
         list(words or ()), argv_of(ctx), file=file, queue=queue, priority=priority, key=key, if_exists=if_exists,
         run_at=run_at, delay=delay, max_attempts=max_attempts, timeout=timeout, cwd=cwd, env=env, batch=batch,
-        label=label, keep_background=keep_background, json=json, db=db,
+        label=label, keep_background=keep_background, on_error=on_error, tree_timeout=tree_timeout, json=json, db=db,
     )  # fmt: skip
 
 

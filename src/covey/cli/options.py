@@ -24,6 +24,13 @@ Env = Annotated[list[str] | None, typer.Option("--env", "-e", metavar="NAME[=VAL
 Batch = Annotated[str | None, typer.Option("--batch", metavar="NAME", help="Name of a set of jobs.")]
 Label = Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Note something on it.")]
 KeepBackground = Annotated[bool, typer.Option("--keep-background", help="Leave what it starts running.")]
+OnError = Annotated[
+    str | None,
+    typer.Option("--on-error", metavar="wait|cancel|collect", help="When a child fails: what becomes of the others."),
+]
+TreeTimeout = Annotated[
+    str | None, typer.Option("--tree-timeout", metavar="TIME", help="Limit of the job and all its children together.")
+]
 Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="COMMAND", help="A line for the shell, a JSON object, words, or - for stdin."),

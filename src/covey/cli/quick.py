@@ -18,6 +18,8 @@ VALUES = {
     "--cwd": "cwd",
     "--batch": "batch",
     "--db": "db",
+    "--on-error": "on_error",
+    "--tree-timeout": "tree_timeout",
     "--file": "file",
     "-f": "file",
 }

@@ -121,13 +121,31 @@ def what(job: JobView) -> str:
     return f"{job.key}: {text}" if job.key else text
 
 
+def family(job: JobView) -> str:
+    """How far its children are, as `3/10 children`; nothing without any."""
+    counts = job.children
+    if not counts.total:
+        return ""
+    failed = f", {counts.failed} failed" if counts.failed else ""
+    return f"{counts.total - counts.unfinished}/{counts.total} children{failed}"
+
+
 def jobs(views: Sequence[JobView]) -> None:
     """A table of jobs is on stdout."""
     now = time.time()
+    children = ["CHILDREN"] if any(job.children.total for job in views) else []
     table(
-        ["ID", "STATE", "QUEUE", "TRIES", "AGE", "WHAT"],
+        ["ID", "STATE", "QUEUE", "TRIES", "AGE", *children, "WHAT"],
         [
-            (job.id, state(job.state), job.queue, f"{job.attempts}/{job.max_attempts}", _when(job, now), what(job))
+            (
+                job.id,
+                state(job.state),
+                job.queue,
+                f"{job.attempts}/{job.max_attempts}",
+                _when(job, now),
+                *([family(job).replace(" children", "")] if children else []),
+                what(job),
+            )
             for job in views
         ],
         wide="WHAT",

@@ -53,8 +53,8 @@ def run(
 
     If no pool on this host serves the queue, a temporary one is started for the time being.
     """
+    from ..core.times import seconds
     from .submit import from_words, job_options, refuse_mixture
-    from .times import seconds
 
     refuse_nameless_inside_job(db)
     limit_s = None if timeout is None else seconds(timeout, "--timeout")

@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
+from ..core import specs
 from ..core.model import Spec
-from ..engine import specs
+from ..core.objects import FIELDS, fields_of, spec_of
 from ..errors import CoveyError, InvalidInput
-from .times import moment, seconds
-
-FIELDS = (
-    "id, key, command, argv, task, args, kind, queue, priority, run_at, delay, max_attempts, max_retries, timeout, "
-    "cwd, env, batch, labels, if_exists, keep_background"
-)
-_KNOWN = frozenset(FIELDS.split(", "))
 
 
 def from_object(text: str, *, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> Spec:
     """The job that a JSON object describes; what it leaves open comes from ``defaults``."""
-    fields = _fields(text)
-    options = dict(defaults)
-    options.update(_plain(fields))
-    _take_key(fields, options)
-    _take_attempts(fields, options)
-    _take_start(fields, options)
-    if "timeout" in fields:
-        options["timeout_s"] = timeout(fields["timeout"])
-    if "env" in fields:
-        options["env"] = {**(options.get("env") or {}), **_object(fields["env"], "env")}
-    if "labels" in fields:
-        options["labels"] = {**(options.get("labels") or {}), **_object(fields["labels"], "labels")}
-    return _command_or_task(fields, options, settings)
+    try:
+        fields = fields_of(text, FIELDS)
+    except InvalidInput as error:
+        if not str(error).startswith("not a JSON object"):
+            raise
+        raise InvalidInput(
+            f"{error}; a command that begins with {{ is passed as: covey enqueue -- sh -c '{{ … }}'"
+        ) from None
+    return spec_of(fields, settings=settings, defaults=defaults)
 
 
 def from_lines(
     lines: Iterable[bytes], *, settings: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> Iterator[tuple[int, Spec]]:
     """(line, job) for each line: a command for the shell, or a JSON object. Blank lines and # lines are none."""
-    from ..engine.check import check_spec
+    from ..core.check import check_spec
 
     seen: dict[str, int] = {}
     for number, raw in enumerate(lines, 1):
@@ -61,138 +50,3 @@ def from_lines(
                 f"line {number}: the key {spec.key!r} is on line {seen[spec.key]} too; nothing was queued"
             )
         yield number, spec
-
-
-def timeout(value: Any) -> float:
-    """A number of seconds or a duration; null and `never` are no limit."""
-    if value is None or (isinstance(value, str) and value.strip().lower() in ("never", "none", "off")):
-        return float("inf")
-    return _seconds(value, "timeout")
-
-
-# ── JSON ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _fields(text: str) -> dict[str, Any]:
-    try:
-        fields = json.loads(text, object_pairs_hook=_no_twins, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        raise InvalidInput(
-            f"not a JSON object: {error.msg.lower()} at character {error.pos + 1}; "
-            "a command that begins with { is passed as: covey enqueue -- sh -c '{ … }'"
-        ) from None
-    except RecursionError:
-        raise InvalidInput("the JSON object is nested too deeply") from None
-    if unknown := [name for name in fields if name not in _KNOWN]:
-        raise InvalidInput(f"unknown field {unknown[0]!r}; known are {FIELDS}")
-    return dict(fields)
-
-
-def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twin = next(name for name in names if names.count(name) > 1)
-        raise InvalidInput(f"the field {twin!r} is there twice; which one is meant?")
-    return fields
-
-
-def _no_constant(word: str) -> NoReturn:
-    raise InvalidInput(f"{word} is not JSON; use a number, a string or null")
-
-
-def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields that need no translation; null means: as if it were not there."""
-    names = ("queue", "priority", "cwd", "batch", "if_exists", "keep_background")
-    taken = {name: fields[name] for name in names if fields.get(name) is not None}
-    if not isinstance(taken.get("keep_background", False), bool):
-        raise InvalidInput(f"keep_background {taken['keep_background']!r}: true or false")
-    return taken
-
-
-def _take_key(fields: Mapping[str, Any], options: dict[str, Any]) -> None:
-    named = [fields[name] for name in ("id", "key") if fields.get(name) is not None]
-    if len(named) == 2 and named[0] != named[1]:
-        raise InvalidInput("id and key are two names of one thing; give one of them")
-    if named:
-        key = named[0]
-        options["key"] = str(key) if type(key) is int else specs.is_text(key, "id")
-
-
-def _take_attempts(fields: Mapping[str, Any], options: dict[str, Any]) -> None:
-    given = {name: fields[name] for name in ("max_attempts", "max_retries") if fields.get(name) is not None}
-    if len(set(map(repr, given.values()))) > 1:
-        raise InvalidInput("max_attempts and max_retries are two names of one thing; give one of them")
-    for name, value in given.items():
-        options["max_attempts"] = attempts(value, name)
-
-
-def attempts(value: Any, name: str) -> int:
-    """How often a job may run in all."""
-    if type(value) is not int:
-        raise InvalidInput(f"{name} {value!r}: a whole number, 1 or more")
-    if value == 0:
-        raise InvalidInput(f"{name} 0: it counts all runs, so 0 would never run the job; 1 is one run and no retry")
-    return value
-
-
-def _take_start(fields: Mapping[str, Any], options: dict[str, Any]) -> None:
-    given = [name for name in ("run_at", "delay") if fields.get(name) is not None]
-    if given:
-        options["run_at"] = options["delay_s"] = None
-    for name in given:
-        if name == "run_at":
-            options["run_at"] = moment(specs.is_text(fields["run_at"], "run_at"), "run_at")
-        else:
-            options["delay_s"] = _seconds(fields["delay"], "delay")
-
-
-def _seconds(value: Any, what: str) -> float:
-    if isinstance(value, str):
-        return seconds(value, what)
-    number = specs.is_number(value, what)
-    assert number is not None
-    return number
-
-
-def _object(value: Any, what: str) -> dict[str, str]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise InvalidInput(f'{what}: an object with strings is needed, as in {{"name": "value"}}')
-    return value
-
-
-def _command_or_task(fields: Mapping[str, Any], options: dict[str, Any], settings: Mapping[str, Any]) -> Spec:
-    what = [name for name in ("command", "argv", "task") if fields.get(name) is not None]
-    if len(what) != 1:
-        raise InvalidInput("one of command, argv and task is needed" + (f", not {' and '.join(what)}" if what else ""))
-    if what[0] == "task":
-        return _task(fields, options, settings)
-    for name in ("args", "kind"):
-        if fields.get(name) is not None:
-            raise InvalidInput(f"{name} belongs to a task; a command with its arguments is a list in argv")
-    command = fields[what[0]]
-    if what[0] == "argv" and not isinstance(command, list):
-        raise InvalidInput('argv: a list of strings is needed, as in ["ls", "-l"]')
-    if what[0] == "command" and not isinstance(command, str):
-        raise InvalidInput("command: a string is needed; a list of words goes into argv")
-    return specs.shell_spec(command, settings=settings, **options)
-
-
-def _task(fields: Mapping[str, Any], options: dict[str, Any], settings: Mapping[str, Any]) -> Spec:
-    from ..core import codec
-
-    for name in ("env", "keep_background", "cwd"):
-        if fields.get(name) is not None:
-            raise InvalidInput(f"{name} is for commands; the task {fields['task']!r} cannot have it")
-        options.pop(name, None)
-    given = fields.get("args")
-    if not isinstance(given, list | dict | None):
-        raise InvalidInput("args: a list, or an object with names, is needed")
-    payload: list[Any] = [given, {}] if isinstance(given, list) else [[], given]
-    text = codec.encode(payload, what="args") if given else None
-    kind: Any = fields.get("kind") or "sync"
-    if kind not in ("sync", "async"):
-        raise InvalidInput(f"kind {kind!r}: sync, or async for a task that is an async function")
-    return specs.task_spec(specs.is_text(fields["task"], "task"), settings=settings, kind=kind, args=text, **options)

@@ -59,6 +59,8 @@ def job_options(
     batch: str | None = None,
     label: list[str] | None = None,
     keep_background: bool = False,
+    on_error: str | None = None,
+    tree_timeout: str | None = None,
 ) -> dict[str, Any]:
     """The options of the command line as a Spec wants them."""
     options: dict[str, Any] = {
@@ -70,29 +72,36 @@ def job_options(
         "keep_background": keep_background,
     }
     if run_at is not None:
-        from .times import moment
+        from ..core.times import moment
 
         options["run_at"] = moment(run_at, "--run-at")
     if delay is not None:
-        from .times import seconds
+        from ..core.times import seconds
 
         options["delay_s"] = seconds(delay, "--delay")
+    if tree_timeout is not None:
+        from ..core.times import seconds
+
+        options["tree_timeout_s"] = seconds(tree_timeout, "--tree-timeout")
+    if on_error is not None:
+        options["on_error"] = on_error
     if max_attempts is not None:
-        from .specs import attempts
+        from ..core.objects import attempts
 
         options["max_attempts"] = attempts(max_attempts, "--max-attempts")
     if timeout is not None:
-        from .specs import timeout as limit
+        from ..core.objects import timeout as limit
 
         options["timeout_s"] = limit(timeout)
     if env:
-        options["env"] = dict(_variable(text) for text in env)
+        options["env"] = dict(variable(text) for text in env)
     if label:
         options["labels"] = dict(_pair(text) for text in label)
     return options
 
 
-def _variable(text: str) -> tuple[str, str]:
+def variable(text: str) -> tuple[str, str]:
+    """NAME=VALUE, or NAME with the value that it has here."""
     name, given, value = text.partition("=")
     if not given:
         if name not in os.environ:
@@ -134,7 +143,7 @@ def from_words(
         if len(words) > 1 and options.get("key") is not None:
             raise InvalidInput("--key names one job, and here are several; use their id fields")
         return [from_object(word, settings=settings, defaults=options) for word in words]
-    from ..engine.specs import shell_spec
+    from ..core.specs import shell_spec
 
     return [shell_spec(argv or (words if len(words) > 1 else words[0]), settings=settings, **options)]
 

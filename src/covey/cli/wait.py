@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ..core.view import JobView
     from ..engine.engine import Engine
 
+LOOK_S = 0.5
+
 Limit = Annotated[str | None, typer.Option("--timeout", metavar="TIME", help="Give up after 90s, 5m …; exit code 124.")]
 Any = Annotated[bool, typer.Option("--any", help="One of them is enough.")]
 
@@ -27,7 +29,7 @@ def wait(jobs: Refs, timeout: Limit = None, any: Any = False, json: Json = False
     0 completed, the command's own code if it died of that, 1 cancelled or dead otherwise, 124 out of time,
     125 an error of Covey's own.
     """
-    from .times import seconds
+    from ..core.times import seconds
 
     limit_s = None if timeout is None else seconds(timeout, "--timeout")
     engine = open_queue(db)
@@ -56,16 +58,18 @@ def _view(engine: Engine, id: int) -> JobView | None:
 
 
 def _wait(engine: Engine, ids: list[int], limit_s: float | None, any_of: bool) -> bool:
-    """True when they have ended in time; with a bar on stderr where several are watched on a terminal."""
+    """True when they have ended in time; with a bar on stderr on a terminal: of the jobs, or of the one's children."""
     import sys
 
-    if len(ids) == 1 or any_of or not sys.stderr.isatty():
+    if any_of or not sys.stderr.isatty():
         return engine.wait_for(ids, limit_s, any_of=any_of)
     import time
 
+    deadline = None if limit_s is None else time.monotonic() + limit_s
+    if len(ids) == 1:
+        return _watch_children(engine, ids[0], deadline)
     from .render import bar
 
-    deadline = None if limit_s is None else time.monotonic() + limit_s
     open_ids = ids
     with bar() as shown:
         task = shown.add_task("waiting", total=len(ids))
@@ -76,6 +80,26 @@ def _wait(engine: Engine, ids: list[int], limit_s: float | None, any_of: bool) -
             open_ids = _open(engine, open_ids)
             shown.update(task, completed=len(ids) - len(open_ids))
     return True
+
+
+def _watch_children(engine: Engine, id: int, deadline: float | None) -> bool:
+    """True when the job has ended in time; meanwhile a bar shows how many of its children have."""
+    import time
+
+    from .render import bar, family
+
+    with bar() as shown:
+        task = shown.add_task("waiting", total=None, visible=False)
+        while True:
+            left = LOOK_S if deadline is None else min(LOOK_S, max(0.0, deadline - time.monotonic()))
+            if engine.wait_for([id], left):
+                return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            if (view := _view(engine, id)) is not None and view.children.total:
+                counts = view.children
+                done = counts.total - counts.unfinished
+                shown.update(task, description=family(view), total=counts.total, completed=done, visible=True)
 
 
 def _open(engine: Engine, ids: list[int]) -> list[int]:

@@ -56,7 +56,7 @@ def start(
     db: Db = None,
 ) -> int:
     """Run a pool of workers until it is stopped: Ctrl-C or `covey worker stop` lets running jobs finish."""
-    from ..engine.check import check_queue
+    from ..core.check import check_queue
 
     if worker and (count is not None or queue):
         raise InvalidInput("--worker QUEUE=N says both queue and count; leave out --count and --queue")
@@ -116,7 +116,7 @@ def _count(flag: str, text: str) -> int:
 
 def _types(given: list[str]) -> dict[str, int]:
     """Queue → workers, `auto` shared out; InvalidInput if one is named twice or nobody would work."""
-    from ..engine.check import check_queue
+    from ..core.check import check_queue
     from ..pool.sizing import automatic
 
     texts: dict[str, str] = {}

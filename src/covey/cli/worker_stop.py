@@ -24,7 +24,7 @@ Limit = Annotated[str | None, typer.Option("--timeout", metavar="TIME", help="Gi
 
 def stop(pools: Names = None, now: Now = False, timeout: Limit = None, db: Db = None) -> None:
     """Ask pools on this host to finish what they run and leave; return when they are gone."""
-    from .times import seconds
+    from ..core.times import seconds
 
     limit_s = None if timeout is None else seconds(timeout, "--timeout")
     engine = open_queue(db)

@@ -102,7 +102,7 @@ def _refuse_what_start_would(
     max_memory: str | None,
 ) -> None:
     """InvalidInput now instead of a unit that cannot start."""
-    from ..engine.check import check_queue
+    from ..core.check import check_queue
 
     if worker and (count is not None or queue):
         raise InvalidInput("--worker QUEUE=N says both queue and count; leave out --count and --queue")

@@ -20,6 +20,7 @@ LONGEST_S = 100 * 365 * 86400.0  # no delay is longer, so that every instant has
 
 Name = Literal[
     "due",
+    "block",
     "unblocked",
     "claim",
     "success",
@@ -33,6 +34,8 @@ Name = Literal[
     "stranded",
     "gone",
     "children_ended",
+    "child_reopened",
+    "expired",
     "cancel",
     "retry",
 ]
@@ -45,8 +48,10 @@ class Signal(Struct, frozen=True):
     name: Name
     error: str | None = None
     after_s: float | None = None  # failure: instead of the back-off; snooze: how long
-    children: int = 0  # success: how many were spawned
+    children: int = 0  # success: how many children there are now
+    joins: bool = False  # success: children were asked for, so that a join is due even if there are none
     all: bool = False  # retry: delete the children and start over
+    blocked: bool = False  # retry: what it waits for has not ended yet
 
 
 class Change(Struct, frozen=True):
@@ -60,6 +65,7 @@ class Change(Struct, frozen=True):
     run_at: int | None = None
     keeps_pool: bool = False
     error: str | None = None
+    keeps_error: bool = False
     phase: str | None = None
     drops_children: bool = False
     opens_children: bool = False  # descendants that are not completed become pending
@@ -73,12 +79,14 @@ class Change(Struct, frozen=True):
 Rule = Callable[[Row, Signal, int, Random], Change]
 
 PENDING = Change("pending")
+BLOCKED = Change("blocked")
+WAITING = Change("waiting")
+JOIN = Change("pending", phase="join", fresh_attempts=True)
 CLAIMED = Change("processing", fence=1, attempts=1, keeps_pool=True)
 COMPLETED = Change("completed")
 HANDED_BACK = Change("pending", attempts=-1)
 STRANDED = Change("pending", fence=1, attempts=-1)
-RELEASED = Change("cancelled")
-CANCELLED = Change("cancelled", fence=1)
+RELEASED = Change("cancelled", keeps_error=True)
 
 
 def ready(row: Row, signal: Signal, now: int, rng: Random) -> Change:
@@ -89,8 +97,20 @@ def claim(row: Row, signal: Signal, now: int, rng: Random) -> Change:
     return CLAIMED
 
 
+def block(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    return BLOCKED
+
+
+def unblock(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    """What it waited for is over; its own hour may still have to come."""
+    return Change("scheduled", run_at=row.run_at) if row.run_at is not None and row.run_at > now else PENDING
+
+
 def succeed(row: Row, signal: Signal, now: int, rng: Random) -> Change:
-    return Change("waiting") if signal.children else COMPLETED
+    """Children first. A join whose children all turned out to be somebody else's is due at once."""
+    if signal.children:
+        return WAITING
+    return JOIN if signal.joins and row.phase == "run" else COMPLETED
 
 
 def fail(row: Row, signal: Signal, now: int, rng: Random) -> Change:
@@ -143,15 +163,30 @@ def release(row: Row, signal: Signal, now: int, rng: Random) -> Change:
 def settle(row: Row, signal: Signal, now: int, rng: Random) -> Change:
     """The last child has ended: the join runs, or the job ends as its children did."""
     if row.joins and (not row.children_failed or row.on_error == "collect"):
-        return Change("pending", phase="join", fresh_attempts=True)
+        return JOIN
     if row.children_failed:
         return Change("dead", error=signal.error or f"{row.children_failed} of {row.children_total} children failed")
     return COMPLETED
 
 
+def wait_again(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    """One of its children is to run once more, and after it the join, if there is one."""
+    return Change("waiting", phase="run")
+
+
+def expire(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+    """The time of its whole tree is over. What runs is left to its claim's time-out, which ends no later."""
+    return Change("dead", fence=1, error=signal.error or "its tree ran out of time")
+
+
 def cancel(row: Row, signal: Signal, now: int, rng: Random) -> Change:
     """A running family keeps its pool, and with it limits and lanes, until it is gone."""
-    return Change("cancelled", fence=1, keeps_pool=True) if row.pool is not None else CANCELLED
+    return Change("cancelled", fence=1, keeps_pool=row.pool is not None, error=signal.error)
+
+
+def cancel_below(error: str) -> Change:
+    """What a cancel makes of every unfinished descendant, whatever its state."""
+    return Change("cancelled", fence=1, keeps_pool=True, error=error)
 
 
 def try_again(row: Row, signal: Signal, now: int, rng: Random) -> Change:
@@ -166,13 +201,15 @@ def reopen(row: Row, signal: Signal, now: int, rng: Random) -> Change:
         return Change("pending", fresh_attempts=True, phase="run", drops_children=True)
     if row.children_total and row.phase == "run":
         return Change("waiting", fresh_attempts=True, opens_children=True)
-    return Change("pending", fresh_attempts=True)
+    return Change("blocked" if signal.blocked else "pending", fresh_attempts=True)
 
 
 RULES: dict[tuple[State, Name], Rule] = {
     ("scheduled", "due"): ready,
     ("failed", "due"): ready,
-    ("blocked", "unblocked"): ready,
+    ("pending", "block"): block,
+    ("scheduled", "block"): block,
+    ("blocked", "unblocked"): unblock,
     ("pending", "claim"): claim,
     ("processing", "success"): succeed,
     ("processing", "failure"): fail,
@@ -187,6 +224,13 @@ RULES: dict[tuple[State, Name], Rule] = {
     ("cancelled", "stranded"): release,
     ("cancelled", "pool_lost"): release,
     ("waiting", "children_ended"): settle,
+    ("waiting", "child_reopened"): wait_again,
+    ("dead", "child_reopened"): wait_again,
+    ("scheduled", "expired"): expire,
+    ("blocked", "expired"): expire,
+    ("pending", "expired"): expire,
+    ("waiting", "expired"): expire,
+    ("failed", "expired"): expire,
     ("scheduled", "cancel"): cancel,
     ("blocked", "cancel"): cancel,
     ("pending", "cancel"): cancel,

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from msgspec import UNSET, UnsetType
+
 from .model import Enqueued, LostPool, PoolInfo, Registered, Reply, Spec, Turn
-from .view import Attempt, Change, Edit, Event, Filter, JobView, Page, PoolView, QueueView, Status, Why
+from .view import Attempt, Branch, Change, Edit, Event, Filter, JobView, Page, PoolView, QueueView, Status, Why
 
 
 class Source(Protocol):
@@ -84,6 +86,19 @@ class Client(Protocol):
     def pause(self, queue: str, for_s: float | None = None) -> None: ...
 
     def resume(self, queue: str) -> None: ...
+
+    def set_queue(
+        self,
+        queue: str,
+        *,
+        serial: bool | UnsetType = UNSET,
+        concurrency: int | UnsetType | None = UNSET,
+        max_depth: int | UnsetType = UNSET,
+    ) -> None: ...
+
+    def tree(self, ref: str | int, limit: int = 50, after: int | None = None) -> Branch:
+        """A job and one page of its children, in the order of spawning; ``after`` is the page before's ``next``."""
+        ...
 
     def pool_views(self) -> list[PoolView]: ...
 

@@ -17,9 +17,13 @@ def rfc3339(at: int | None) -> str | None:
 
 
 class Children(Struct, frozen=True):
+    """A job's children, counted. `progress`: the share that has ended, null without children."""
+
     total: int = 0
     unfinished: int = 0
     failed: int = 0
+    ended: int = 0
+    progress: float | None = None
 
 
 class JobView(Struct, kw_only=True):
@@ -61,6 +65,16 @@ class JobView(Struct, kw_only=True):
     info: Any = None
     kind: str = "sync"
     fence: int = 0
+    depth: int = 0
+    child_no: int | None = None  # its place among its siblings, from 0
+
+
+class Branch(Struct):
+    """A job and one page of its children."""
+
+    job: JobView
+    children: list[JobView]
+    next: int | None  # pass as `after` for the page after; None on the last
 
 
 class Attempt(Struct, kw_only=True):

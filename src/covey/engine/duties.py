@@ -9,6 +9,7 @@ from .. import config
 from ..core.machine import SECOND, Signal, decide
 from ..env import failpoint
 from ..store.store import Store
+from .trees import Trees
 
 BATCH = 1000
 PERIOD = 30 * SECOND
@@ -24,10 +25,16 @@ def reap(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Rand
             if last is not None and last != beat:
                 return reaped
             ids = [row[0] for row in store.ask("held_page", pool=pool, limit=BATCH)]
+            trees = Trees(store, now, rng)
             for row in store.rows(ids).values():
                 change = decide(row, Signal("pool_lost"), now, rng)
                 store.change(row, change, now)
+                if row.state == "cancelled":
+                    trees.released(row)
+                elif change.ended:
+                    trees.ended(row, change.state)
                 store.event("interrupted", now=now, job_id=row.id, pool=pool, text="its pool was lost")
+            trees.settle()
             failpoint("reap.before_commit")
             if last is not None:
                 # First of all the row goes: from now on the pool's own turns are answered "lost".
@@ -49,26 +56,75 @@ def prune(store: Store, now: int) -> int:
         return 0
     settings = config.effective({key: value for key, value in store.ask("config") if key in config.SETTINGS}, {})
     before = {state: _before(settings[f"keep_{state}_seconds"], now) for state in ("completed", "cancelled", "dead")}
-    cursor, pruned = sweep(store, store.value("duty_cursor", name="prune") or 0, before)
+    cursor, pruned = sweep(store, store.value("duty_cursor", name="prune") or 0, before, now)
     # A full batch: more may be waiting right behind it, so the next turn goes on.
     store.ask("set_duty_cursor", name="prune", cursor=cursor or 0, next_at=now if pruned == BATCH else now + PERIOD)
     store.ask("prune_events", before=_before(settings["keep_events_seconds"], now), limit=BATCH)
     return pruned
 
 
-def sweep(store: Store, cursor: int, ended_before: Mapping[str, int]) -> tuple[int | None, int]:
-    """Of the next jobs after ``cursor``, those that ended before their state's instant are gone.
+def sweep(store: Store, cursor: int, ended_before: Mapping[str, int], now: int) -> tuple[int | None, int]:
+    """Of the next trees after ``cursor``, those whose root ended before its state's instant are gone, leaves first.
 
-    (Where to go on, or None at the end of the table; how many are gone.) Bounded in what it reads and what it deletes.
+    (Where to go on, or None at the end of the table; how many jobs are gone.) Bounded in what it reads and what it
+    deletes: a tree larger than that goes in several sweeps, its root last.
     """
     upto = store.value("sweep_window", cursor=cursor, limit=10 * BATCH)
     if upto is None:
         return None, 0
     limits = {f"{state}_before": ended_before.get(state, -1) for state in ("completed", "cancelled", "dead")}
-    ids = store.ask("prunable", cursor=cursor, upto=upto, **limits)[:BATCH]
-    for (id,) in ids:
-        store.ask("remove_job", id=id)
-    return (ids[-1][0] if len(ids) == BATCH else upto), len(ids)
+    trees = Trees(store, now, Random(0))
+    gone = 0
+    for root, has_kin in store.ask("prunable", cursor=cursor, upto=upto, **limits)[:BATCH]:
+        if has_kin:
+            gone += _prune_tree(store, root, BATCH - gone, trees)
+        else:
+            store.ask("remove_job", id=root)
+            gone += 1
+        if gone == BATCH:
+            cursor = root - 1  # it may not be gone whole
+            break
+    trees.settle()
+    return (cursor if gone == BATCH else upto), gone
+
+
+def _prune_tree(store: Store, job: int, most: int, trees: Trees) -> int:
+    """The job and all below it are gone, or as much of that as ``most`` allows. How many."""
+    gone = 0
+    while gone < most:
+        children = store.ask("last_children", parent=job, limit=most - gone)
+        if not children:
+            trees.removed(job)
+            store.ask("remove_job", id=job)
+            return gone + 1
+        for id, pool, has_children in children:
+            if pool is not None:
+                return gone  # still stopping
+            if has_children:
+                below = _prune_tree(store, id, most - gone, trees)
+                if not below:
+                    return gone
+                gone += below
+            else:
+                store.ask("remove_job", id=id)
+                gone += 1
+            if gone >= most:
+                return gone
+    return gone
+
+
+def heal(store: Store, now: int, rng: Random) -> int:
+    """A parent that waits for nobody has moved on, with an event: it should never have come to this. How many."""
+    if not store.ask("take_duty", name="heal", next_at=now + PERIOD, now=now):
+        return 0
+    trees = Trees(store, now, rng)
+    stuck = [row[0] for row in store.ask("stuck_parents", limit=BATCH)]
+    for id in stuck:
+        store.ask("recount", id=id)
+        store.event("healed", now=now, job_id=id, text="it waited although its children had all ended")
+    trees.look_at(stuck)
+    trees.settle()
+    return len(stuck)
 
 
 def resume(store: Store, now: int) -> None:

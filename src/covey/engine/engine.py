@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from .. import config
-from ..core.machine import SECOND, Signal, decide
+from ..core import check
+from ..core.machine import SECOND
 from ..core.model import ENDED, Enqueued, Row, Spec
 from ..core.view import Change, Edit, Filter, JobView
 from ..env import failpoint
 from ..errors import Duplicate, InvalidInput, NotFound, Refused, StillStopping
+from ..store.families import Place
 from ..store.store import Store
-from . import check, duties
+from . import duties, reopen
+from .spawns import Queues, starts_at
+from .trees import Trees
 from .turns import Turns
 from .views import Views
 
@@ -44,9 +51,9 @@ class Engine(Turns, Views):
             now = self.clock()
             self._refuse_sealed()
             answers = self._admit(specs)
-            fresh = [(spec, _starts_at(spec, now)) for spec, taken in zip(specs, answers, strict=True) if taken is None]
+            fresh = [(spec, starts_at(spec, now)) for spec, taken in zip(specs, answers, strict=True) if taken is None]
             self._add_queues({spec.queue for spec, _ in fresh}, now)
-            ids = iter(self.store.insert(fresh, now)) if fresh else iter(())
+            ids = iter(self._insert(fresh, now)) if fresh else iter(())
             enqueued = self._name(specs, answers, ids)
             failpoint("enqueue.before_commit")
         failpoint("enqueue.after_commit")
@@ -54,6 +61,27 @@ class Engine(Turns, Views):
             self._known_queues.update(spec.queue for spec, _ in fresh)
             self.store.ring("pool")
         return enqueued
+
+    def _insert(self, fresh: list[tuple[Spec, int | None]], now: int) -> list[int]:
+        """Their ids. A batch without anything special about trees and lanes goes the short way."""
+        queues = Queues(self.store)
+        if all(spec.queue not in queues and _is_plain(spec) for spec, _ in fresh):
+            return self.store.insert(fresh, now)
+        ids = self.store.dialect.take_ids("jobs", len(fresh))
+        places = (
+            Place(
+                id=id,
+                root_id=id,
+                seq=id,
+                state="pending" if run_at is None else "scheduled",
+                run_at=run_at,
+                max_depth=queues.max_depth(spec.queue),
+                lane=queues.lane(spec.queue, id, spec.queue),
+            )
+            for id, (spec, run_at) in zip(ids, fresh, strict=True)
+        )
+        self.store.insert_in_tree(ids, [spec for spec, _ in fresh], places, now)
+        return list(ids)
 
     def _admit(self, specs: Sequence[Spec]) -> list[int | None]:
         """For each spec the id of the job that has its key already, or None if it is new."""
@@ -98,18 +126,21 @@ class Engine(Turns, Views):
     # ── changes that a person asks for ──────────────────────────────────────────────────────────────────────────────
 
     def cancel(self, refs: Sequence[Ref]) -> list[Change]:
-        """None of them will run any more; what runs is being stopped. All or none."""
-        return self._each(refs, lambda row, now: self._signal(row, Signal("cancel"), now, "cancelled"))
+        """None of them will run any more, nor anything below them; what runs is being stopped. All or none."""
+        return self._each(refs, self._cancel)
 
     def retry(self, refs: Sequence[Ref], *, again: bool = False, all: bool = False) -> list[Change]:
-        """Failed, dead and cancelled jobs are pending again; with ``again``, ended ones are queued as new jobs."""
+        """Failed, dead and cancelled jobs run again; with ``again``, ended ones are queued as new jobs.
+
+        A parent does not run again itself, unless ``all`` of its tree shall: what did not complete below it does.
+        """
         if again:
             return self._each(refs, self._again)
-        return self._each(refs, lambda row, now: self._signal(row, Signal("retry", all=all), now, "retried"))
+        return self._each(refs, lambda row, trees: self._retry(row, trees, all=all))
 
     def edit(self, ref: Ref, edit: Edit) -> JobView:
         """A job that has not started has the new settings."""
-        self._each([ref], lambda row, now: self._edit(row, edit, now))
+        self._each([ref], lambda row, trees: self._edit(row, edit, trees.now))
         return self.job(ref)
 
     def remove(self, refs: Sequence[Ref], *, force: bool = False) -> list[Change]:
@@ -121,17 +152,26 @@ class Engine(Turns, Views):
             self.cancel(unended)
         return self._each(refs, self._remove)
 
-    def _each(self, refs: Sequence[Ref], change: Callable[[Row, int], Change]) -> list[Change]:
+    def _each(self, refs: Sequence[Ref], change: Callable[[Row, Trees], Change]) -> list[Change]:
+        """Parents before their children, whatever the order asked for: what was done to a parent includes them."""
         if not refs:
             return []
         with self.store.transaction():
-            now = self.clock()
+            trees = Trees(self.store, self.clock(), self.rng)
             self._refuse_sealed()
-            changes = [change(self._row(ref), now) for ref in refs]
+            rows = [self._row(ref) for ref in refs]
+            changes = {row.id: self._change(row, trees, change) for row in sorted(rows, key=lambda row: row.id)}
             failpoint("change.before_commit")
         self.store.ring("pool")
         self.store.ring("end")
-        return changes
+        return [changes[row.id] for row in rows]
+
+    def _change(self, row: Row, trees: Trees, change: Callable[[Row, Trees], Change]) -> Change:
+        if row.id in trees.touched:
+            return Change(row.id, self._row(row.id).state, row.state)
+        done = change(self._row(row.id), trees)
+        trees.settle()
+        return done
 
     def _row(self, ref: Ref) -> Row:
         row = self.store.row(self._id(ref))
@@ -149,13 +189,18 @@ class Engine(Turns, Views):
             raise NotFound(f"no job with the key {text!r}; `covey list` shows what there is")
         return int(id)
 
-    def _signal(self, row: Row, signal: Signal, now: int, event: str) -> Change:
-        change = decide(row, signal, now, self.rng)
-        self.store.change(row, change, now)
-        self.store.event(event, now=now, job_id=row.id, text=f"was {row.state}")
+    def _cancel(self, row: Row, trees: Trees) -> Change:
+        state = trees.cancel(row)
+        self.store.event("cancelled", now=trees.now, job_id=row.id, text=f"was {row.state}")
+        return Change(row.id, state, row.state)
+
+    def _retry(self, row: Row, trees: Trees, *, all: bool) -> Change:
+        change = reopen.retry(row, trees, all=all)
+        self.store.event("retried", now=trees.now, job_id=row.id, text=f"was {row.state}")
         return Change(row.id, change.state, row.state)
 
-    def _again(self, row: Row, now: int) -> Change:
+    def _again(self, row: Row, trees: Trees) -> Change:
+        now = trees.now
         if row.state not in ENDED:
             raise Refused(f"job {row.id} is {row.state}; --again copies jobs that have ended")
         new_id = self.store.insert_copy(row.id, now)
@@ -194,16 +239,24 @@ class Engine(Turns, Views):
             queue=edit.queue if isinstance(edit.queue, str) else None,
             max_attempts=edit.max_attempts if isinstance(edit.max_attempts, int) else None,
         )
+        if isinstance(edit.queue, str) and edit.queue != row.queue:
+            self.store.ask("release_lane", root=row.id)
+            self.store.ask("relane", ids=f"[{row.id}]")
         self.store.event("edited", now=now, job_id=row.id)
         return Change(row.id, state, row.state)
 
-    def _remove(self, row: Row, now: int) -> Change:
+    def _remove(self, row: Row, trees: Trees) -> Change:
         if row.parent_id is not None:
             raise Refused(f"job {row.id} is a child; remove its root {row.root_id} instead")
         if row.state not in ENDED:
             raise Refused(f"job {row.id} is {row.state}; cancel it first, or use --force")
         if row.pool is not None:
             raise StillStopping(f"job {row.id} is still stopping; remove it once its processes are gone")
+        if row.children_total:
+            if held := self.store.value("held_below", parent=row.id):
+                raise StillStopping(f"job {held}, below job {row.id}, is still stopping; remove it once that is gone")
+            self.store.ask("drop_below", parent=row.id)
+        trees.removed(row.id)
         self.store.ask("remove_job", id=row.id)
         return Change(row.id, "removed", row.state)
 
@@ -218,7 +271,7 @@ class Engine(Turns, Views):
         (where to go on, or None at the end of the table; how many are gone). One bounded transaction.
         """
         with self.store.transaction():
-            return duties.sweep(self.store, cursor, ended_before)
+            return duties.sweep(self.store, cursor, ended_before, self.clock())
 
     # ── queues, settings, pools ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -231,6 +284,39 @@ class Engine(Turns, Views):
 
     def resume(self, queue: str) -> None:
         self._change_queue("resume_queue", queue)
+
+    def set_queue(
+        self,
+        queue: str,
+        *,
+        serial: bool | UnsetType = UNSET,
+        concurrency: int | UnsetType | None = UNSET,
+        max_depth: int | UnsetType = UNSET,
+    ) -> None:
+        """The queue has these rules from now on; ``concurrency=None``: no limit. Depth holds for new trees."""
+        check.check_queue(queue)
+        check.check_limits(concurrency, max_depth)
+        with self.store.transaction():
+            now = self.clock()
+            self.store.ask("add_queue", name=queue, now=now)
+            self.store.ask(
+                "set_queue",
+                name=queue,
+                serial=None if serial is UNSET else int(bool(serial)),
+                max_depth=None if max_depth is UNSET else max_depth,
+                limits=concurrency is not UNSET,
+                concurrency=None if concurrency is UNSET else concurrency,
+            )
+            if serial is not UNSET:
+                self._relane(queue)
+            self.store.event("queue_set", now=now, text=queue)
+        self.store.ring("pool")
+
+    def _relane(self, queue: str) -> None:
+        """Its live jobs stand in the lane, or in none; the oldest tree that has begun owns it."""
+        ids = [row[0] for row in self.store.ask("live_in_queue", queue=queue)]
+        self.store.ask("relane", ids=json.dumps(ids))
+        self.store.ask("own_lane", name=queue, root=self.store.value("busy_root", queue=queue))
 
     def _change_queue(self, statement: str, queue: str, **params: Any) -> None:
         check.check_queue(queue)
@@ -280,10 +366,9 @@ class Engine(Turns, Views):
         self.store.dialect.close()
 
 
-def _starts_at(spec: Spec, now: int) -> int | None:
-    """When it may start, or None if that is now."""
-    at = spec.run_at if spec.delay_s is None else now + int(spec.delay_s * SECOND)
-    return at if at is not None and at > now else None
+def _is_plain(spec: Spec) -> bool:
+    """Whether the spec says nothing about trees."""
+    return not spec.joins and spec.child_mode is None and spec.tree_timeout_s is None and spec.on_error == "wait"
 
 
 def _check_together(settings: dict[str, Any]) -> None:

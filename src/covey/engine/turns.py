@@ -6,18 +6,22 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from .. import config
+from ..core import tree
+from ..core.check import storable
 from ..core.machine import Signal, decide
 from ..core.model import Claim, Held, LostPool, PoolInfo, Registered, Reply, Report, Row, Turn, Want
 from ..env import failpoint
 from ..errors import Refused
 from ..store.dialect import Listener
-from ..store.store import Store
-from . import duties
-from .check import storable
+from ..store.store import Done, Lane, Store
+from . import duties, leftovers
+from .lanes import Lanes
+from .spawns import Spawning
+from .trees import Trees
 
 PATIENT_POLLS = 50  # empty polls before the pace slackens
 SLACKEN = 1.2
@@ -30,6 +34,9 @@ class Turns:
     clock: Callable[[], int]
     rng: Random
     database_id: str
+
+    def _add_queues(self, names: set[str], now: int) -> None:
+        raise NotImplementedError
 
     def _listeners_init(self) -> None:
         self._ear: Listener | None = None
@@ -56,6 +63,7 @@ class Turns:
             stored = {key: value for key, value in self.store.ask("config") if key in config.SETTINGS}
         settings = config.effective(stored)
         self._polls = settings["poll_seconds"], settings["max_poll_seconds"]
+        leftovers.sweep(self.store, self._live())
         return Registered(pool, self.database_id, settings, self._live())
 
     def _live(self) -> str:
@@ -70,7 +78,9 @@ class Turns:
         with self.store.transaction():
             now = self.clock()
             held = [Held(*row) for row in self.store.ask("held_by", pool=pool)]
-            self._strand(held, now)
+            trees = Trees(self.store, now, self.rng)
+            self._strand(held, trees)
+            trees.settle()
             self.store.ask("remove_pool", pool=pool)
             self.store.event("pool_stopped", now=now, pool=pool)
         if held:
@@ -80,7 +90,9 @@ class Turns:
         return self.store.pools()
 
     def reap(self, pool: int, beat: int) -> int:
-        return duties.reap(self.store, pool, beat, self.clock, self.rng)
+        handed_back = duties.reap(self.store, pool, beat, self.clock, self.rng)
+        leftovers.sweep(self.store, self._live())
+        return handed_back
 
     def orphaned_pools(self) -> list[int]:
         """Pools that still hold jobs although their row is gone."""
@@ -93,7 +105,7 @@ class Turns:
         if turn.database_id != self.database_id:
             raise Refused(f"pool {turn.pool} belongs to database {turn.database_id}, this is {self.database_id}")
         if _is_idle(turn) and not self._peek(turn):
-            return Reply([], [], [], next_due_at=self.store.value("next_due"))
+            return Reply([], [], [], next_due_at=self._next_due())
         failpoint("turn.before_begin")
         with self.store.transaction():
             now = self.clock()
@@ -104,10 +116,14 @@ class Turns:
             if turn.number <= last:
                 raise Refused(f"turn {turn.number} of pool {turn.pool} came after turn {last}")
             reply = Reply([], [], [], stop=stop_requested_at is not None)
-            ended = self._apply(turn, reply, now)
+            trees = Trees(self.store, now, self.rng)
+            ended = self._apply(turn, reply, trees)
+            moved = self._reconcile(turn, trees) if turn.held is not None else 0
+            due_at, deadline_at = self.store.value("next_due"), self.store.value("next_deadline")
+            if deadline_at is not None and deadline_at <= now:
+                ended += trees.expire(duties.BATCH)
+            trees.settle()
             failpoint("turn.after_reports")
-            moved = self._reconcile(turn, now) if turn.held is not None else 0
-            due_at = self.store.value("next_due")
             promoted = [] if due_at is None or due_at > now else self.store.ask("promote", now=now, limit=duties.BATCH)
             for want in turn.wants:
                 if want.limit > 0:
@@ -118,42 +134,51 @@ class Turns:
             self._do_duties(now)
             if turn.draining and not reply.claims and turn.wants:
                 reply.drained = all(self._drained(want, now) for want in turn.wants)
-            reply.next_due_at = self.store.value("next_due")
+            reply.next_due_at = self._next_due()
             failpoint("turn.before_commit")
         failpoint("turn.after_commit")
         if ended:
             self.store.ring("end")
-        if len(promoted) + moved > len(reply.claims):
+        if len(promoted) + moved + trees.opened > len(reply.claims):
             self.store.ring("pool")
         if reply.claims:
             self._empty_polls = 0
         return reply
 
-    def _apply(self, turn: Turn, reply: Reply, now: int) -> int:
+    def _next_due(self) -> int | None:
+        """When something happens by itself: a job's hour, or the end of a tree's time."""
+        instants = self.store.value("next_due"), self.store.value("next_deadline")
+        return min((at for at in instants if at is not None), default=None)
+
+    def _apply(self, turn: Turn, reply: Reply, trees: Trees) -> int:
         """Fenced: a report about a run that is no longer the job's changes nothing. How many jobs ended or moved on."""
         if not turn.reports:
             return 0
         reports = [storable(report) for report in _first_of_each(turn.reports)]
-        done = self._complete_plain([report for report in reports if _is_plain(report)], now)
+        done = self._complete_plain([report for report in reports if _is_plain(report)], trees)
         others = [report for report in reports if report.id not in done]
         if not others:
             return len(done)
         rows = self.store.rows([report.id for report in others])
-        return len(done) + sum(self._apply_one(report, rows.get(report.id), turn.pool, reply, now) for report in others)
+        return len(done) + sum(
+            self._apply_one(report, rows.get(report.id), turn.pool, reply, trees) for report in others
+        )
 
-    def _complete_plain(self, reports: list[Report], now: int) -> set[int]:
+    def _complete_plain(self, reports: list[Report], trees: Trees) -> Mapping[int, Done]:
         """Successes without children or output, all at once: the rules make each COMPLETED, the fence guards them."""
         if not reports:
-            return set()
-        done = self.store.complete(reports, now)
+            return {}
+        done = self.store.complete(reports, trees.now)
         if results := [report for report in reports if report.result is not None and report.id in done]:
             self.store.set_results(results)
+        trees.completed(done.values())
         return done
 
-    def _apply_one(self, report: Report, row: Row | None, pool: int, reply: Reply, now: int) -> bool:
+    def _apply_one(self, report: Report, row: Row | None, pool: int, reply: Reply, trees: Trees) -> bool:
         """Whether the report moved its job."""
+        now = trees.now
         if row is None or report.fence != row.fence:
-            if row is None or not self._release(row, pool, report, now):
+            if row is None or not self._release(row, pool, report, trees):
                 reply.refused.append(Held(report.id, report.fence))
             return False
         if row.state != "processing":
@@ -161,31 +186,42 @@ class Turns:
         if report.outcome == "gone":
             reply.refused.append(Held(report.id, report.fence))  # nobody cancelled it
             return False
-        change = decide(row, Signal(report.outcome, report.error, report.after_s), now, self.rng)
+        signal = Signal(report.outcome, report.error, report.after_s)
+        if report.outcome == "success" and report.spawned:
+            spawning = Spawning(self.store, row, report, now=now, rng=self.rng, add_queues=self._add_queues)
+            report, signal = spawning.report, spawning.signal
+            trees.opened += spawning.opened
+        change = decide(row, signal, now, self.rng)
         self.store.change(row, change, now, report)
+        if change.ended:
+            trees.ended(row, change.state)
         if change.charged or report.output is not None:
             self.store.add_attempt(row, report, report.outcome, now)
-        if change.state == "completed" and report.result is not None:
+        if signal.name == "success" and report.result is not None:
             self.store.set_results([report])
         return True
 
-    def _release(self, row: Row, pool: int, report: Report, now: int) -> bool:
+    def _release(self, row: Row, pool: int, report: Report, trees: Trees) -> bool:
         """A cancelled job's family is gone, however its run ended."""
         if row.state != "cancelled" or row.pool != pool or report.fence != row.fence - 1:
             return False  # not the run that was cancelled
-        self.store.change(row, decide(row, Signal("gone"), now, self.rng), now, report)
-        self.store.add_attempt(row, report, "cancelled", now)
+        self.store.change(row, decide(row, Signal("gone"), trees.now, self.rng), trees.now, report)
+        self.store.add_attempt(row, report, "cancelled", trees.now)
+        trees.released(row)
         return True
 
-    def _reconcile(self, turn: Turn, now: int) -> int:
+    def _reconcile(self, turn: Turn, trees: Trees) -> int:
         """Rows that the pool does not know it has (an answer was lost) are handed back."""
         known = {(held.id, held.fence) for held in turn.held or ()}
         strays = [Held(*mine) for mine in self.store.ask("held_by", pool=turn.pool) if mine not in known]
-        return self._strand(strays, now) if strays else 0
+        return self._strand(strays, trees) if strays else 0
 
-    def _strand(self, strays: Sequence[Held], now: int) -> int:
+    def _strand(self, strays: Sequence[Held], trees: Trees) -> int:
         for row in self.store.rows([held.id for held in strays]).values():
-            self.store.change(row, decide(row, Signal("stranded"), now, self.rng), now)
+            change = decide(row, Signal("stranded"), trees.now, self.rng)
+            self.store.change(row, change, trees.now)
+            if change.ended:
+                trees.released(row)
         return len(strays)
 
     def _claim(self, pool: int, want: Want, now: int) -> list[Claim]:
@@ -193,24 +229,40 @@ class Turns:
         chosen: list[int] = []
         left = dict(want.places)
         bound = want.limit if want.bound is None else want.bound
-        for id, kind in self.store.ready(self._lanes(want, now), want.limit):
-            if left[kind] > 0 and (bound > 0 or kind == "async"):
+        lanes = Lanes(self.store, now)
+        plain = lanes.plain
+        for id, kind, queue, lane in self.store.ready(self._lanes(want, lanes), want.limit):
+            if left[kind] > 0 and (bound > 0 or kind == "async") and (plain or lanes.admits(id, queue, lane)):
                 left[kind] -= 1
                 bound -= kind != "async"
                 chosen.append(id)
                 if len(chosen) == want.limit:
                     break
-        return self.store.claim(pool, chosen, now, idle=want.idle) if chosen else []
+        claims = self.store.claim(pool, chosen, now, idle=want.idle) if chosen else []
+        lanes.taken(claims)
+        self._tell_families(claims, now)
+        return claims
 
-    def _lanes(self, want: Want, now: int) -> list[tuple[str, str, int]]:
-        """(queue, kind, at most) of everything that this pool may claim from now."""
-        paused = {row[0] for row in self.store.ask("paused_queues", now=now)}
+    def _tell_families(self, claims: Sequence[Claim], now: int) -> None:
+        """Each claim has what its run must know of its tree: the time that is left, its children, failed siblings."""
+        parents = {claim.parent_id for claim in claims if claim.parent_id is not None}
+        failed = self.store.failed_outcomes(parents) if parents else {}
+        for claim in claims:
+            if claim.parent_id in failed:
+                claim.failed_siblings = failed[claim.parent_id]
+            if claim.tree_deadline_at is not None:
+                claim.timeout_s = tree.time_left_s(claim.timeout_s, claim.tree_deadline_at, now)
+            if claim.phase == "join":
+                claim.children = self.store.outcomes(claim.id)
+
+    def _lanes(self, want: Want, lanes: Lanes) -> list[Lane]:
+        """Everything that this pool may claim from now."""
         places = {kind: min(n, want.limit) for kind, n in want.places.items() if n > 0}
         if want.queues is None:
             pairs = self.store.ask("ready_lanes", kinds=json.dumps(list(places)))
         else:
             pairs = [(queue, kind) for queue in want.queues for kind in places]
-        return [(queue, kind, places[kind]) for queue, kind in pairs if queue not in paused]
+        return lanes.of(pairs, places)
 
     def _beat(self, turn: Turn, now: int) -> None:
         zygote_pid, zygote_ticks = turn.zygote or (None, None)
@@ -233,26 +285,25 @@ class Turns:
             more = duties.prune(self.store, now) == duties.BATCH
             self._duties_at = now if more else now + duties.PERIOD
             duties.resume(self.store, now)
+            duties.heal(self.store, now, self.rng)
 
     def _drained(self, want: Want, now: int) -> bool:
         queues = want.queues if want.queues is not None else [row[0] for row in self.store.ask("queues")]
         paused = {row[0] for row in self.store.ask("paused_queues", now=now)}
-        return not self.store.value(
-            "undrained",
-            queues=json.dumps(queues),
-            open=json.dumps([queue for queue in queues if queue not in paused]),
-            kinds=json.dumps(list(want.places)),
-        )
+        ours = {"queues": json.dumps(queues), "kinds": json.dumps(list(want.places))}
+        free = json.dumps([queue for queue in queues if queue not in paused])
+        return not self.store.value("undrained", open=free, **ours) and not self.store.value("undrained_above", **ours)
 
     # ── waiting for something to do ─────────────────────────────────────────────────────────────────────────────────
 
     def _peek(self, turn: Turn) -> bool:
         """Whether a turn would find anything. Reads only, so idle pools never take the gate."""
-        (known, stop, cancels, due_at), *_ = self.store.ask("peek", pool=turn.pool)
+        (known, stop, cancels, *instants), *_ = self.store.ask("peek", pool=turn.pool)
         now = self.clock()
-        if not known or stop or cancels or (due_at is not None and due_at <= now):
+        if not known or stop or cancels or any(at is not None and at <= now for at in instants):
             return True
-        return any(any(self.store.ready(self._lanes(want, now), 1)) for want in turn.wants if want.limit > 0)
+        lanes = Lanes(self.store, now)
+        return any(any(self.store.ready(self._lanes(want, lanes), 1)) for want in turn.wants if want.limit > 0)
 
     def wait(self, pool: int, queues: tuple[str, ...] | None, timeout_s: float) -> bool:
         """Rung, or time to look again: adaptive where no bell can be hung, else the bell and a slow poll."""
@@ -291,7 +342,7 @@ def _first_of_each(reports: list[Report]) -> list[Report]:
 
 
 def _is_plain(report: Report) -> bool:
-    return report.outcome == "success" and report.output is None
+    return report.outcome == "success" and report.output is None and not report.spawned
 
 
 def _is_idle(turn: Turn) -> bool:

@@ -11,8 +11,10 @@ from typing import Any
 from .. import __version__
 from ..core.codec import decode, printable
 from ..core.model import ENDED, KINDS, SHELL, STATES, WorkerState
+from ..core.tree import with_children
 from ..core.view import (
     Attempt,
+    Branch,
     Children,
     Event,
     Filter,
@@ -29,7 +31,7 @@ from ..errors import InvalidInput, NotFound
 from ..store.store import Store
 from . import health
 from .health import is_alive as is_alive
-from .why import explain
+from .why import NAMED, Kin, explain
 
 Ref = str | int
 
@@ -61,6 +63,16 @@ class Views:
         more = len(rows) > wanted.limit
         jobs = [_job(row) for row in rows[: wanted.limit]]
         return Page(jobs, jobs[-1].id if more else None)
+
+    def tree(self, ref: Ref, limit: int = 50, after: int | None = None) -> Branch:
+        """A job and one page of its children. Keyset paging: the first page of 100,000 costs as much as that of 100."""
+        if not 1 <= limit <= 10_000:
+            raise InvalidInput(f"limit {limit}: from 1 to 10,000")
+        job = self.job(ref)
+        last = -1 if after is None else after
+        rows = self.store.views(["where_parent"], limit + 1, "j.child_no", parent=job.id, after=last)
+        children = [_job(row) for row in rows[:limit]]
+        return Branch(job, children, children[-1].child_no if len(rows) > limit else None)
 
     def history(self, ref: Ref) -> list[Attempt]:
         return [_attempt(row) for row in self.store.ask("attempts_of", id=self._id(ref))]
@@ -100,7 +112,21 @@ class Views:
             ahead = self.store.value("position", queue=job.queue, priority=priority, seq=seq, id=job.id)
         queue = next((q for q in self._queues({}) if q.name == job.queue), None)
         events = self.events(job.id, limit=5)
-        return explain(job, self.history(job.id), queue, self.pool_views(), events, ahead, self.clock())
+        kin = self._kin(job, queue)
+        return explain(job, self.history(job.id), queue, self.pool_views(), events, ahead, self.clock(), kin)
+
+    def _kin(self, job: JobView, queue: QueueView | None) -> Kin:
+        ask = self.store.ask
+        if job.state == "waiting":
+            return Kin(children=[row[0] for row in ask("unfinished_children", parent=job.id, limit=NAMED + 1)])
+        if job.state == "blocked" and job.parent_id is not None:
+            return Kin(before=self.store.value("earlier_child", parent=job.parent_id, before=job.child_no))
+        if job.state == "blocked":
+            return Kin(roots=[(root, outcome) for root, outcome in ask("roots_waited_for", id=job.id, limit=100)])
+        if job.state != "pending" or queue is None or not (queue.serial or queue.concurrency):
+            return Kin()
+        (lane, owner, running), *_ = ask("place_in_lane", id=job.id)
+        return Kin(lane_of=owner if lane and owner not in (None, lane) else None, running=running)
 
     def events(self, ref: Ref | None = None, limit: int = 100) -> list[Event]:
         """The latest, newest first."""
@@ -209,7 +235,7 @@ def _job(row: tuple[Any, ...]) -> JobView:
     (result, parent_id, root_id, total, unfinished, failed, batch, labels, interruptions, info, kind, fence) = row[
         24:36
     ]
-    busy_worker, busy_since = row[36:38]
+    busy_worker, busy_since, depth, child_no, children_info = row[36:41]
     arguments = None if args is None else decode(args)
     command = command_line(arguments) if task == SHELL and arguments else None
     return JobView(
@@ -242,13 +268,17 @@ def _job(row: tuple[Any, ...]) -> JobView:
         result=None if result is None else decode(result),
         parent_id=parent_id,
         root_id=root_id,
-        children=Children(total, unfinished, failed),
+        children=Children(
+            total, unfinished, failed, total - unfinished, (total - unfinished) / total if total else None
+        ),
         batch=batch,
         labels=None if labels is None else decode(labels),
         interruptions=interruptions,
-        info=None if info is None else decode(info),
+        info=with_children(*(None if text is None else decode(text) for text in (info, children_info))),
         kind=kind,
         fence=fence,
+        depth=depth,
+        child_no=child_no,
     )
 
 

@@ -5,8 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from msgspec import Struct
+
 from ..core.view import Attempt, Event, JobView, PoolView, QueueView, Why
 from . import health
+
+NAMED = 5  # how many other jobs a reason names
+
+
+class Kin(Struct, frozen=True):
+    """Other jobs that this one waits for."""
+
+    children: Sequence[int] = ()  # unfinished ones
+    before: int | None = None  # a serial child: who comes first
+    roots: Sequence[tuple[int, str | None]] = ()  # an uncle: (root, how it ended or None)
+    lane_of: int | None = None  # a serial queue: whose lane it is, if it is another tree's
+    running: int = 0  # a limited queue: how many it runs now
 
 
 def explain(
@@ -17,9 +31,10 @@ def explain(
     events: Sequence[Event],
     ahead: int,
     now: int,
+    kin: Kin,
 ) -> Why:
     """The reason for the job's state, in words."""
-    reason, advice = _reason(job, history, queue, pools, ahead, now)
+    reason, advice = _reason(job, history, queue, pools, ahead, now, kin)
     facts = {
         "attempts": job.attempts,
         "max_attempts": job.max_attempts,
@@ -37,6 +52,7 @@ def _reason(
     pools: Sequence[PoolView],
     ahead: int,
     now: int,
+    kin: Kin,
 ) -> tuple[str, list[str]]:
     match job.state:
         case "scheduled":
@@ -44,7 +60,7 @@ def _reason(
                 f"covey edit {job.id} --run-at now"
             ]
         case "pending":
-            return _pending(job, queue, pools, ahead)
+            return _pending(job, queue, pools, ahead, kin)
         case "processing":
             if job.worker is None:
                 return f"pool {job.pool} has claimed it and is about to start it", []
@@ -63,19 +79,50 @@ def _reason(
         case "cancelled":
             if job.pool is not None:
                 return f"it was cancelled and pool {job.pool} is still stopping its processes", []
-            return "somebody cancelled it", [f"covey retry {job.id}"]
+            return (job.error or "somebody cancelled it"), [f"covey retry {job.id}"]
         case "completed":
             return f"it completed at {job.finished_at}", [f"covey logs {job.id}"]
         case "waiting":
-            return f"it waits for {job.children.unfinished} of {job.children.total} children", []
+            more = job.children.unfinished > len(kin.children[:NAMED])
+            named = ", ".join(str(id) for id in kin.children[:NAMED]) + (" …" if more else "")
+            return (
+                f"it waits for children {named} ({job.children.ended} of {job.children.total} have ended)",
+                [f"covey tree {job.id}"],
+            )
         case _:
-            return "it waits for other jobs to end", []
+            return _blocked(job, kin)
 
 
-def _pending(job: JobView, queue: QueueView | None, pools: Sequence[PoolView], ahead: int) -> tuple[str, list[str]]:
+def _blocked(job: JobView, kin: Kin) -> tuple[str, list[str]]:
+    if kin.before is not None:
+        return f"it waits for its turn: job {kin.before} comes before it", [f"covey why {kin.before}"]
+    still = [root for root, outcome in kin.roots if outcome is None]
+    if still:
+        named = ", ".join(str(root) for root in still[:NAMED]) + (" …" if len(still) > NAMED else "")
+        word = "has" if len(still) == 1 else "have"
+        return f"blocked until root {named} {word} ended", [f"covey why {still[0]}"]
+    bad = [root for root, outcome in kin.roots if outcome == "bad"][:NAMED]
+    named = ", ".join(f"root {root} is dead" for root in bad) or "nothing is left to wait for"
+    advice = [f"covey retry {root}" for root in bad]
+    return f"blocked because nothing that it waits for completed: {named}", [*advice, f"covey cancel {job.id}"]
+
+
+def _pending(
+    job: JobView, queue: QueueView | None, pools: Sequence[PoolView], ahead: int, kin: Kin
+) -> tuple[str, list[str]]:
     if queue and queue.paused:
         until = f" until {queue.resume_at}" if queue.resume_at else ""
         return f"its queue {job.queue!r} is paused{until}", [f"covey queue resume {job.queue}"]
+    if kin.lane_of is not None:
+        return (
+            f"its queue {job.queue!r} runs one tree at a time, and the lane belongs to {kin.lane_of}",
+            [f"covey why {kin.lane_of}"],
+        )
+    if queue and queue.concurrency is not None and kin.running >= queue.concurrency:
+        return (
+            f"its queue {job.queue!r} runs at most {queue.concurrency} at a time, and so many run now",
+            [f"covey list --state processing --queue {job.queue}"],
+        )
     serving = [pool for pool in pools if health.serves(pool, job.queue) and health.takes_jobs(pool)]
     if not serving:
         return f"no worker serves the queue {job.queue!r}", [f"covey worker start --queue {job.queue}"]

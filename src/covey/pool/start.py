@@ -222,7 +222,9 @@ class Starter:
         assert registered is not None
         mark = f"{registered.database_id}:{registered.pool}"
         return Nursery(
-            Setting(self._options.app, self._live, mark, self._lifeline[0], self._files, self._cgroup),
+            Setting(
+                self._options.app, self._live, mark, self._lifeline[0], self._files, self._cgroup, registered.config
+            ),
             preload=self._preload,
             environ=dict(os.environ) | {"COVEY_DB": self._options.url},
             says=self._log.file.fd if self._log.file else None,

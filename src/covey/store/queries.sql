@@ -19,6 +19,29 @@ insert into {queues} (name, created_at) values (:name, :now) on conflict do noth
 -- name: queues
 select name, paused_at, resume_at, serial, concurrency, max_depth from {queues} order by name
 
+-- name: special_queues
+select name, serial, max_depth from {queues} where serial = 1 or max_depth <> 1
+
+-- name: queue_rules
+-- Only queues whose jobs may not simply be claimed: usually none.
+select name, paused_at is not null and (resume_at is null or resume_at > :now), serial, serial_root, concurrency
+from {queues} where paused_at is not null or serial = 1 or concurrency is not null
+
+-- name: set_queue
+update {queues}
+set serial = coalesce(:serial, serial), max_depth = coalesce(:max_depth, max_depth),
+    concurrency = case when :limits then :concurrency else concurrency end
+where name = :name
+
+-- name: own_lane
+update {queues} set serial_root = :root where name = :name
+
+-- name: release_lane
+update {queues} set serial_root = null where serial_root = :root
+
+-- name: running_in
+select count(*) from {jobs} where pool is not null and queue = :queue
+
 -- name: paused_queues
 select name from {queues} where paused_at is not null and (resume_at is null or resume_at > :now)
 
@@ -46,9 +69,11 @@ insert into {payloads} (job_id, args) values (:id, :args)
 
 -- name: insert_copy
 insert into {jobs} (id, queue, kind, task, state, priority, seq, max_attempts, created_at, updated_at, timeout_s,
-                    backoff_base, backoff_cap_s, jitter, root_id, keep_background, batch, labels, created_by, cwd)
+                    backoff_base, backoff_cap_s, jitter, root_id, keep_background, batch, labels, created_by, cwd,
+                    max_depth, child_mode, joins, on_error, tree_timeout_s)
 select :id, queue, kind, task, 'pending', priority, :id, max_attempts, :now, :now, timeout_s,
-       backoff_base, backoff_cap_s, jitter, :id, keep_background, batch, labels, created_by, cwd
+       backoff_base, backoff_cap_s, jitter, :id, keep_background, batch, labels, created_by, cwd,
+       max_depth, child_mode, joins, on_error, tree_timeout_s
 from {jobs} where id = :of
 
 -- name: copy_payload
@@ -64,7 +89,8 @@ select id from {jobs} where unique_key = :unique_key
 
 -- name: row
 select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,
-       parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key
+       parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key,
+       priority, run_at, seq, depth, max_depth, child_no, child_mode, lane
 from {jobs} where id = :id
 
 -- name: change
@@ -76,7 +102,7 @@ set state         = :state,
     phase         = coalesce(:phase, phase),
     run_at        = coalesce(:run_at, run_at),
     pool          = case when :keeps_pool then pool end,
-    error         = :error,
+    error         = case when :keeps_error then error else :error end,
     exit_code     = :exit_code,
     worker        = coalesce(:worker, worker),
     started_at    = coalesce(:started_at, started_at),
@@ -187,12 +213,22 @@ select busy.queue, wanted.value from busy, json_each(:kinds) wanted
 where exists (select 1 from {jobs} where state = 'pending' and queue = busy.queue and kind = wanted.value)
 
 -- name: lane
-select -priority, seq, id, kind from {jobs}
+select -priority, seq, id, kind, queue, lane from {jobs}
 where state = 'pending' and queue = :queue and kind = :kind
+order by priority desc, seq, id limit :limit
+
+-- name: owned_lane
+-- Of a serial queue that belongs to somebody: the jobs of that tree (lane = its root), or those that may pass (0).
+select -priority, seq, id, kind, queue, lane from {jobs}
+where state = 'pending' and lane is not null and queue = :queue and lane = :owner and kind = :kind
 order by priority desc, seq, id limit :limit
 
 -- name: next_due
 select min(run_at) from {jobs} where state in ('scheduled', 'failed')
+
+-- name: next_deadline
+select min(tree_deadline_at) from {jobs}
+where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')
 
 -- name: undrained
 select exists (
@@ -205,11 +241,224 @@ select exists (
                            and queue in (select value from json_each(:queues)) and kind in (select value from json_each(:kinds))
 )
 
+-- name: undrained_above
+-- A parent of ours that waits for somebody else's running or failed job: its join may still come to us.
+with recursive above (id) as (
+    select parent_id from {jobs} where pool is not null and state = 'processing' and parent_id is not null
+    union
+    select parent_id from {jobs} where state in ('scheduled', 'failed') and state = 'failed' and parent_id is not null
+    union
+    select parent_id from {jobs} join above using (id) where parent_id is not null
+)
+select exists (
+    select 1 from above join {jobs} using (id)
+    where state = 'waiting' and queue in (select value from json_each(:queues)) and kind in (select value from json_each(:kinds))
+)
+
 -- name: peek
 select (select 1 from {pools} where id = :pool),
        (select stop_requested_at from {pools} where id = :pool),
        exists (select 1 from {jobs} where pool = :pool and pool is not null and state = 'cancelled'),
-       (select min(run_at) from {jobs} where state in ('scheduled', 'failed'))
+       (select min(run_at) from {jobs} where state in ('scheduled', 'failed')),
+       (select min(tree_deadline_at) from {jobs}
+        where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed'))
+
+-- ── trees ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: insert_in_tree
+insert into {jobs} (id, queue, kind, task, state, priority, max_attempts, run_at, created_at, updated_at, timeout_s,
+                    backoff_base, backoff_cap_s, jitter, key, unique_key, keep_background, batch, labels, created_by,
+                    cwd, joins, on_error, child_mode, tree_timeout_s, tree_deadline_at, parent_id, root_id, seq,
+                    child_no, depth, max_depth, lane)
+values (:id, :queue, :kind, :task, :state, :priority, :max_attempts, :run_at, :now, :now, :timeout_s,
+        :backoff_base, :backoff_cap_s, :jitter, :key, :unique_key, :keep_background, :batch, :labels, :created_by,
+        :cwd, :joins, :on_error, :child_mode, :tree_timeout_s, :tree_deadline_at, :parent_id, :root_id, :seq,
+        :child_no, :depth, :max_depth, :lane)
+
+-- name: adopt
+update {jobs}
+set children_total = children_total + :count, children_unfinished = children_unfinished + :count,
+    child_mode = coalesce(:mode, child_mode), joins = coalesce(:joins, joins), on_error = coalesce(:on_error, on_error)
+where id = :id
+
+-- name: calls_of_children
+select j.key, j.task, p.args from {jobs} j left join {payloads} p on p.job_id = j.id
+where j.parent_id = :parent and j.key in (select value from json_each(:keys))
+
+-- name: call_of
+select task, (select args from {payloads} where job_id = :id) from {jobs} where id = :id
+
+-- name: ids_of_unique_keys
+select unique_key, id from {jobs} where unique_key in (select value from json_each(:keys))
+
+-- name: count_ends
+update {jobs}
+set children_unfinished = children_unfinished - :ended, children_failed = children_failed + :failed
+where id = :id
+
+-- name: recount
+update {jobs}
+set children_total = (select count(*) from {jobs} c where c.parent_id = :id),
+    children_unfinished = (select count(*) from {jobs} c where c.parent_id = :id and c.finished_at is null),
+    children_failed = (select count(*) from {jobs} c where c.parent_id = :id and c.state in ('dead', 'cancelled'))
+where id = :id
+
+-- name: unfinished_below
+-- An ended job has no unfinished descendants, so the search stops there.
+with recursive below (id) as (
+    select id from {jobs} where parent_id = :parent and child_no > :after and finished_at is null
+    union all
+    select j.id from {jobs} j join below on j.parent_id = below.id where j.finished_at is null
+)
+select id from below
+
+-- name: change_many
+update {jobs}
+set state = :state, fence = fence + :fence, error = :error, unique_key = null, finished_at = :now, updated_at = :now
+where id in (select value from json_each(:ids)) and finished_at is null
+returning id, parent_id, child_no
+
+-- name: first_failed
+select min(child_no) from {jobs} where parent_id = :parent and state in ('dead', 'cancelled')
+
+-- name: failed_children
+select id, state, error from {jobs}
+where parent_id = :parent and state in ('dead', 'cancelled') order by child_no limit :limit
+
+-- name: parents_with_failures
+select id from {jobs} where id in (select value from json_each(:ids)) and children_failed > 0
+
+-- name: failed_outcomes
+select id, key, task, state, error from {jobs}
+where parent_id = :parent and state in ('dead', 'cancelled') order by child_no limit :limit
+
+-- name: next_child
+select id from {jobs} where parent_id = :parent and child_no > :after and finished_at is null order by child_no limit 1
+
+-- name: earlier_child
+select id, finished_at is not null from {jobs}
+where parent_id = :parent and child_no < :before and state <> 'completed' order by child_no limit 1
+
+-- name: unfinished_children
+select id from {jobs} where parent_id = :parent and finished_at is null order by child_no limit :limit
+
+-- name: reopenable_children
+select id, child_no from {jobs}
+where parent_id = :parent and child_no > :after and state in ('dead', 'cancelled') order by child_no limit :limit
+
+-- name: children_there
+select count(*) from {jobs} where parent_id = :parent
+
+-- name: infos_below
+select parent_id, info, children_info from {jobs}
+where parent_id in (select value from json_each(:parents)) and (info is not null or children_info is not null)
+
+-- name: set_children_info
+update {jobs} set children_info = :info where id = :id
+
+-- name: outcomes
+select j.id, j.key, j.task, j.state, r.body, j.error
+from {jobs} j left join {results} r on r.job_id = j.id
+where j.parent_id = :parent order by j.child_no
+
+-- name: held_below
+with recursive below (id, pool) as (
+    select id, pool from {jobs} where parent_id = :parent
+    union all
+    select j.id, j.pool from {jobs} j join below on j.parent_id = below.id
+)
+select id from below where pool is not null limit 1
+
+-- name: held_in_tree
+select id from {jobs} where pool is not null and root_id = :root limit 1
+
+-- name: drop_below
+with recursive below (id) as (
+    select id from {jobs} where parent_id = :parent
+    union all
+    select j.id from {jobs} j join below on j.parent_id = below.id
+)
+delete from {jobs} where id in (select id from below)
+
+-- name: drop_children_of
+update {jobs} set children_total = 0, children_unfinished = 0, children_failed = 0, children_info = null where id = :id
+
+-- name: remove_result
+delete from {results} where job_id = :id
+
+-- name: last_children
+select id, pool, exists (select 1 from {jobs} c where c.parent_id = j.id) from {jobs} j
+where parent_id = :parent order by child_no desc limit :limit
+
+-- name: relane
+update {jobs}
+set lane = case (select serial from {queues} where name = {jobs}.queue)
+    when 1 then case when parent_id is null or queue = (select r.queue from {jobs} r where r.id = {jobs}.root_id)
+                     then root_id else 0 end end
+where id in (select value from json_each(:ids))
+
+-- name: renew_deadlines
+update {jobs} set tree_deadline_at = :now + cast(tree_timeout_s * 1000000 as integer)
+where id in (select value from json_each(:ids)) and tree_timeout_s is not null
+
+-- name: expired
+select id, tree_timeout_s from {jobs}
+where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')
+  and tree_deadline_at <= :now
+order by tree_deadline_at limit :limit
+
+-- name: live_in_queue
+select id from {jobs} where state = 'pending' and queue = :queue
+union all
+select id from {jobs} where state in ('scheduled', 'failed') and queue = :queue
+union all
+select id from {jobs} where state in ('waiting', 'blocked') and queue = :queue
+union all
+select id from {jobs} where pool is not null and queue = :queue
+
+-- name: busy_root
+-- The oldest tree of the queue that has begun.
+select root_id from {jobs}
+where id in (
+    select id from {jobs} where pool is not null and queue = :queue
+    union all
+    select id from {jobs} where state in ('waiting', 'blocked') and state = 'waiting' and queue = :queue
+    union all
+    select id from {jobs} where state in ('scheduled', 'failed') and state = 'failed' and queue = :queue
+) and lane = root_id order by seq, root_id limit 1
+
+-- name: stuck_parents
+-- The latest child first: children run in order, so an unfinished one is found at once where there is any.
+select w.id from {jobs} w
+where w.state in ('waiting', 'blocked') and w.state = 'waiting'
+  and (w.children_unfinished <= 0
+    or not exists (select 1 from {jobs} c where c.parent_id = w.id and c.finished_at is null order by c.child_no desc))
+limit :limit
+
+-- name: add_edge
+insert into {edges} (job_id, waits_for, always) values (:job_id, :root, :always)
+on conflict (job_id, waits_for) do update set outcome = null, always = max(always, excluded.always)
+
+-- name: lower_seq
+update {jobs} set seq = min(seq, :seq) where id = :id
+
+-- name: waited_for
+select distinct waits_for from {edges} where waits_for in (select value from json_each(:ids))
+
+-- name: close_edges
+update {edges} set outcome = :outcome where waits_for = :root and outcome is not 'ok' returning job_id
+
+-- name: reopen_edges
+update {edges} set outcome = null where waits_for = :root and outcome is not 'ok'
+
+-- name: edges_of
+select outcome, always from {edges} where job_id = :id
+
+-- name: roots_waited_for
+select waits_for, outcome from {edges} where job_id = :id order by outcome is not null, waits_for limit :limit
+
+-- name: open_edges
+select count(*) from {edges} where job_id = :id and outcome is null
 
 -- ── duties ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -228,7 +477,8 @@ update {duties} set cursor = :cursor, next_at = :next_at where name = :name
 select max(id) from (select id from {jobs} where id > :cursor order by id limit :limit)
 
 -- name: prunable
-select id from {jobs}
+select id, children_total > 0 or lane is not null or exists (select 1 from {edges} where waits_for = {jobs}.id)
+from {jobs}
 where id > :cursor and id <= :upto and root_id = id
   and ((state = 'completed' and finished_at < :completed_before)
     or (state = 'cancelled' and pool is null and finished_at < :cancelled_before)
@@ -243,7 +493,8 @@ delete from {events} where id in (select id from {events} where at < :before ord
 select j.id, j.key, j.queue, j.task, p.args, j.state, j.phase, j.priority, j.attempts, j.max_attempts, j.run_at,
        j.created_at, j.updated_at, j.started_at, j.finished_at, j.timeout_s, j.cwd, j.pool, j.worker, o.name, o.beat_at,
        o.lease_s, j.exit_code, j.error, r.body, j.parent_id, j.root_id, j.children_total, j.children_unfinished,
-       j.children_failed, j.batch, j.labels, j.interruptions, j.info, j.kind, j.fence, w.name, w.busy_since
+       j.children_failed, j.batch, j.labels, j.interruptions, j.info, j.kind, j.fence, w.name, w.busy_since,
+       j.depth, j.child_no, j.children_info
 from {jobs} j
 left join {payloads} p on p.job_id = j.id
 left join {results} r on r.job_id = j.id
@@ -271,6 +522,9 @@ j.batch = :batch
 
 -- name: where_ids
 j.id in (select value from json_each(:ids))
+
+-- name: where_parent
+j.parent_id = :parent and j.child_no > :after
 
 -- name: where_before
 j.id < :before
@@ -319,6 +573,10 @@ select count(*) from (
 
 -- name: place
 select priority, seq from {jobs} where id = :id
+
+-- name: place_in_lane
+select j.lane, q.serial_root, (select count(*) from {jobs} r where r.pool is not null and r.queue = j.queue)
+from {jobs} j join {queues} q on q.name = j.queue where j.id = :id
 
 -- name: orphans
 select count(*) from {jobs} where pool is not null and pool not in (select id from {pools})

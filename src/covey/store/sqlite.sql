@@ -3,7 +3,8 @@
 -- name: rows
 -- differs because a list travels as one JSON text here and as an array there.
 select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,
-       parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key
+       parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key,
+       priority, run_at, seq, depth, max_depth, child_no, child_mode, lane
 from {jobs} where id in (select value from json_each(:ids))
 
 -- name: claim
@@ -13,7 +14,8 @@ set state = 'processing', pool = :pool, fence = fence + 1, attempts = attempts +
     claimed_at = :now, updated_at = :now
 where id in (select value from json_each(:ids)) and state = 'pending' and interruptions < :lonely
 returning id, fence, task, kind, attempts, max_attempts, timeout_s, queue, key, cwd, keep_background, interruptions,
-          (select args from {payloads} where job_id = {jobs}.id)
+          (select args from {payloads} where job_id = {jobs}.id), priority, phase, depth, max_depth, parent_id,
+          root_id, joins, child_mode, tree_deadline_at
 
 -- name: complete
 -- differs because a list travels as one JSON text here and as an array there.
@@ -22,7 +24,7 @@ set state = 'completed', pool = null, error = null, exit_code = done.value ->> 4
     started_at = done.value ->> 3, finished_at = :now, updated_at = :now, info = coalesce(done.value ->> 5, info)
 from json_each(:done) done
 where {jobs}.id = done.value ->> 0 and {jobs}.fence = done.value ->> 1 and {jobs}.state = 'processing'
-returning id
+returning id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id)
 
 -- name: promote
 -- differs because `limit` in a subquery needs no row locks here.

@@ -9,9 +9,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
 from msgspec.structs import asdict
 
 from ..core.machine import Change
@@ -19,12 +18,31 @@ from ..core.model import LONELY_INTERRUPTIONS as LONELY
 from ..core.model import Claim, LostPool, PoolEvent, PoolInfo, Report, Row, Spec, WorkerState
 from . import statements
 from .dialect import Dialect, Listener
+from .families import Families, json_text
 
 Tuples = list[tuple[Any, ...]]
-Lane = tuple[str, str, int]  # queue, kind, at most
 
 
-class Store:
+class Lane(NamedTuple):
+    """Where to look for pending jobs. ``owner``: of a serial queue only that tree's jobs (0: those that may pass)."""
+
+    queue: str
+    kind: str
+    most: int
+    owner: int | None = None
+
+
+class Done(NamedTuple):
+    """A plain success that was written, with all that its family may have to know."""
+
+    id: int
+    parent_id: int | None
+    child_no: int | None
+    lane: int | None
+    waited_for: int
+
+
+class Store(Families):
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self._sql = statements.load(dialect.name)
@@ -70,6 +88,7 @@ class Store:
         (id,) = self.dialect.take_ids("jobs", 1)
         self.ask("insert_copy", id=id, of=of, now=now)
         self.ask("copy_payload", id=id, of=of)
+        self.open([id], now)
         return id
 
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -79,7 +98,7 @@ class Store:
         return Row(*found[0]) if found else None
 
     def rows(self, ids: Sequence[int]) -> dict[int, Row]:
-        return {found[0]: Row(*found) for found in self.ask("rows", ids=_json(ids))}
+        return {found[0]: Row(*found) for found in self.ask("rows", ids=json_text(ids))}
 
     def change(self, row: Row, change: Change, now: int, report: Report | None = None) -> None:
         """Applies a decision to the row it was made for. The fence and the state guard against deciding twice."""
@@ -98,6 +117,7 @@ class Store:
             run_at=change.run_at,
             keeps_pool=change.keeps_pool,
             error=change.error,
+            keeps_error=change.keeps_error,
             finished_at=now if change.ended else None,
             exit_code=report.exit_code if report else None,
             worker=report.worker if report else None,
@@ -105,10 +125,10 @@ class Store:
             info=report.info if report else None,
         )
 
-    def complete(self, reports: Sequence[Report], now: int) -> set[int]:
-        """The plain successes of a turn, in one statement; the ids of those that were still the reporter's to end."""
+    def complete(self, reports: Sequence[Report], now: int) -> dict[int, Done]:
+        """The plain successes of a turn, in one statement; by id those that were still the reporter's to end."""
         done = [(r.id, r.fence, r.worker, r.started_at, r.exit_code, r.info) for r in reports]
-        return {row[0] for row in self.ask("complete", done=_json(done), now=now)}
+        return {row[0]: Done(*row) for row in self.ask("complete", done=json_text(done), now=now)}
 
     def set_results(self, reports: Sequence[Report]) -> None:
         self.many("set_result", ({"id": r.id, "body": r.result} for r in reports))
@@ -149,37 +169,41 @@ class Store:
 
     # ── claims ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def ready(self, lanes: Sequence[Lane], limit: int) -> Iterator[tuple[int, str]]:
-        """(id, kind) of the jobs to be claimed next, in order, from several lanes merged.
+    def ready(self, lanes: Sequence[Lane], limit: int) -> Iterator[tuple[Any, ...]]:
+        """(id, kind, queue, lane) of the jobs to be claimed next, in order, from several lanes merged.
 
         About ``limit`` will be taken: of each lane its share is read, and more only when that was not enough.
         """
         share = limit // max(1, len(lanes)) + 4
         merged = heapq.merge(*(self._lane(lane, min(share, limit)) for lane in lanes))
-        return ((id, kind) for _, _, id, kind in merged)
+        return (row[2:] for row in merged)
 
     def _lane(self, lane: Lane, share: int) -> Iterator[tuple[Any, ...]]:
-        queue, kind, most = lane
         given = 0
         while True:
-            size = min(share, most)
-            rows = self.ask("lane", queue=queue, kind=kind, limit=size)
+            size = min(share, lane.most)
+            rows = self._pending(lane, size)
             yield from rows[given:]
-            if len(rows) < size or size == most:
+            if len(rows) < size or size == lane.most:
                 return
             given, share = len(rows), share * 4
 
-    def views(self, where: Sequence[str], limit: int, **params: Any) -> Tuples:
-        """Rows of the view, newest first, under the named conditions."""
+    def _pending(self, lane: Lane, limit: int) -> Tuples:
+        if lane.owner is None:
+            return self.ask("lane", queue=lane.queue, kind=lane.kind, limit=limit)
+        return self.ask("owned_lane", queue=lane.queue, kind=lane.kind, owner=lane.owner, limit=limit)
+
+    def views(self, where: Sequence[str], limit: int, order: str = "j.id desc", **params: Any) -> Tuples:
+        """Rows of the view under the named conditions, newest first."""
         sql = self._sql["view"]
         if where:
             sql += "\nwhere " + " and ".join(self._sql[name] for name in where)
-        return self.dialect.query(sql + "\norder by j.id desc limit :limit", params | {"limit": limit})
+        return self.dialect.query(f"{sql}\norder by {order} limit :limit", params | {"limit": limit})
 
     def claim(self, pool: int, ids: Sequence[int], now: int, *, idle: bool) -> list[Claim]:
         """These jobs are the pool's, in the order asked. Without an idle worker, those often interrupted stay."""
         lonely = 1 << 30 if idle else LONELY
-        rows = self.ask("claim", pool=pool, ids=_json(ids), now=now, lonely=lonely)
+        rows = self.ask("claim", pool=pool, ids=json_text(ids), now=now, lonely=lonely)
         found = {row[0]: Claim(*row) for row in rows}
         return [found[id] for id in ids if id in found]
 
@@ -190,9 +214,9 @@ class Store:
         params = asdict(info) | {
             "id": id,
             "now": now,
-            "queues": None if info.queues is None else _json(info.queues),
-            "kinds": _json(info.kinds),
-            "types": None if info.types is None else _json(info.types),
+            "queues": None if info.queues is None else json_text(info.queues),
+            "kinds": json_text(info.kinds),
+            "types": None if info.types is None else json_text(info.types),
         }
         self.ask("insert_pool", **params)
         return id
@@ -204,13 +228,9 @@ class Store:
         self.many("add_event", (asdict(event) | {"pool": pool, "job_id": None} for event in events))
 
     def put_workers(self, pool: int, workers: Sequence[WorkerState], given_up: Mapping[str, str] | None) -> None:
-        self.ask("set_given_up", pool=pool, given_up=_json(given_up) if given_up else None)
-        self.ask("prune_workers", pool=pool, names=_json([worker.name for worker in workers]))
+        self.ask("set_given_up", pool=pool, given_up=json_text(given_up) if given_up else None)
+        self.ask("prune_workers", pool=pool, names=json_text([worker.name for worker in workers]))
         self.many("put_worker", (asdict(worker) | {"pool": pool} for worker in workers))
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _job_values(id: int, spec: Spec, run_at: int | None, now: int) -> tuple[Any, ...]:
@@ -234,7 +254,7 @@ def _job_values(id: int, spec: Spec, run_at: int | None, now: int) -> tuple[Any,
         spec.unique_key,
         int(spec.keep_background),
         spec.batch,
-        None if spec.labels is None else _json(spec.labels),
+        None if spec.labels is None else json_text(spec.labels),
         spec.created_by,
         spec.cwd,
     )

@@ -10,8 +10,19 @@ faults     failpoints, child processes that can be killed, failing disks
 
 from .checker import check_queue
 from .clock import FakeClock
-from .factories import command, pool_info, python_task
+from .factories import after, child, command, pool_info, python_task, sibling
 from .hand import HandPool
 from .until import until
 
-__all__ = ["FakeClock", "HandPool", "check_queue", "command", "pool_info", "python_task", "until"]
+__all__ = [
+    "FakeClock",
+    "HandPool",
+    "after",
+    "check_queue",
+    "child",
+    "command",
+    "pool_info",
+    "python_task",
+    "sibling",
+    "until",
+]

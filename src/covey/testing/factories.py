@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..core.model import KINDS, SHELL, Kind, Policy, PoolInfo, Spec
+from ..core.model import KINDS, SHELL, Kind, Policy, PoolInfo, Relation, Spawn, Spec
 
 POLICY_FIELDS = frozenset(Policy.__struct_fields__)
 
@@ -17,6 +17,25 @@ def command(line: str = "true", **fields: Any) -> Spec:
 
 def python_task(task: str = "tests.tasks.nothing", *args: Any, kind: Kind = "sync", **fields: Any) -> Spec:
     return _spec(task=task, kind=kind, args=json.dumps({"args": args}) if args else None, **fields)
+
+
+def child(line: str = "true", **fields: Any) -> Spawn:
+    """A command that a run spawns below itself. ``queue`` and ``priority`` are inherited unless they are given."""
+    return _spawn("child", line, **fields)
+
+
+def sibling(line: str = "true", **fields: Any) -> Spawn:
+    return _spawn("sibling", line, **fields)
+
+
+def after(line: str = "true", **fields: Any) -> Spawn:
+    """An uncle: a command that waits for the root of whoever spawns it."""
+    return _spawn("after", line, **fields)
+
+
+def _spawn(relation: Relation, line: str, **fields: Any) -> Spawn:
+    told = {name: fields.pop(name) for name in ("queue", "priority", "when") if name in fields}
+    return Spawn(relation, command(line, **fields), **told)
 
 
 def _spec(**fields: Any) -> Spec:

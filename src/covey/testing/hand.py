@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.model import KINDS, Claim, Held, Kind, Outcome, PoolInfo, Reply, Report, Turn, Want
+from ..core.model import KINDS, Claim, Held, Kind, Outcome, PoolInfo, Reply, Report, Spawn, Turn, Want
 from ..core.ports import Source
 from .factories import pool_info
 
@@ -67,6 +67,10 @@ class HandPool:
 
     def succeed(self, claim: Claim | Held, **fields: Any) -> Reply:
         return self.report(claim, "success", **fields)
+
+    def spawn(self, claim: Claim | Held, *spawned: Spawn, **fields: Any) -> Reply:
+        """The run succeeds and asks for these jobs."""
+        return self.report(claim, "success", spawned=list(spawned), **fields)
 
     def fail(self, claim: Claim | Held, error: str = "boom", **fields: Any) -> Reply:
         return self.report(claim, "failure", error=error, **fields)

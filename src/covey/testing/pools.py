@@ -15,8 +15,8 @@ from typing import Any
 from ..compose import open_engine
 from ..core import codec
 from ..core.model import ENDED, Kind
+from ..core.specs import shell_spec, task_spec
 from ..core.view import Attempt, JobView, PoolView
-from ..engine.specs import shell_spec, task_spec
 from ..env import start_ticks
 from ..worker import family
 from .until import until

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.codec import decode, printable
 from ..core.model import Output, Report
-from . import family
+from . import family, spawn_file
 from .output import Capture, join, live_path
 from .station import Station, base_environment, job_environment, report
 from .wire import Dispatch
@@ -52,12 +52,24 @@ class Commands:
     # ── one command ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _run(self, dispatch: Dispatch, started_at: int) -> Report:
+        """What became of the command, and what it asked for if it succeeded."""
+        claim = dispatch.claim
+        spawn_path = spawn_file.create(self._station.live, claim)
+        try:
+            told = self._run_command(dispatch, started_at, spawn_path)
+            if told.outcome == "success" and spawn_path is not None:
+                spawn_file.set_spawned(told, spawn_path, claim, self._station.settings)
+        finally:
+            spawn_file.remove(spawn_path)
+        return told
+
+    def _run_command(self, dispatch: Dispatch, started_at: int, spawn_path: str | None) -> Report:
         """What became of the command. Never raises for anything that a job can be at fault for."""
         claim = dispatch.claim
         out = Capture(live_path(self._station.live, claim.id, claim.fence, "out"))
         err = Capture(live_path(self._station.live, claim.id, claim.fence, "err"))
         try:
-            pid, readers = self._spawn(dispatch)
+            pid, readers = self._spawn(dispatch, spawn_path)
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             told = report(dispatch, "failure", started_at)
             told.exit_code, told.error = _spawn_problem(error, claim.cwd)
@@ -70,11 +82,13 @@ class Commands:
             os.close(reader)
         return _judge(dispatch, started_at, status, stopped, join(out, err))
 
-    def _spawn(self, dispatch: Dispatch) -> tuple[int, tuple[int, int]]:
+    def _spawn(self, dispatch: Dispatch, spawn_path: str | None) -> tuple[int, tuple[int, int]]:
         claim = dispatch.claim
         asked: dict[str, Any] = decode(claim.args or "{}")
         argv = asked.get("argv") or ["/bin/sh", "-c", asked["command"]]
         env = job_environment(self._environment, self._mark, dispatch) | asked.get("env", {})
+        if spawn_path is not None:
+            env["COVEY_SPAWN"] = spawn_path
         os.chdir(claim.cwd or self._home)
         out_reader, out_writer = os.pipe2(os.O_CLOEXEC)
         err_reader, err_writer = os.pipe2(os.O_CLOEXEC)

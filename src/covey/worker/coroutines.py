@@ -12,11 +12,11 @@ import signal
 import sys
 from typing import Any
 
-from ..core.codec import decode
 from ..core.model import Report
 from . import family
+from .calling import Task, first_call, second_call, set_spawned
 from .context import Context
-from .functions import Task, leave_if_forked, set_failure, set_info, set_result, unknown_task
+from .functions import leave_if_forked, set_failure, set_info, set_result, unknown_task
 from .output import Capture, join, live_path
 from .station import Station, report
 from .wire import Dispatch
@@ -103,13 +103,16 @@ class Coroutines:
 
     async def _call(self, task: Task, dispatch: Dispatch, place: int, told: Report) -> None:
         claim, serial = dispatch.claim, dispatch.serial
-        context = Context.from_claim(claim, stopping=lambda: self._station.slot.asked_to_stop(place) == serial)
+        context = Context.from_claim(
+            claim,
+            stopping=lambda: self._station.slot.asked_to_stop(place) == serial,
+            settings=self._station.settings,
+        )
         try:
-            args, kwargs = decode(claim.args) if claim.args else ((), {})
-            if task.wants_context:
-                args = (context, *args)
-            value = task.fn(*args, **kwargs)
-            set_result(told, await value if inspect.isawaitable(value) else value)
+            value = await _awaited(first_call(task, claim, context)())
+            if (join := second_call(task, claim, context)) is not None:
+                value = await _awaited(join())
+            set_result(told, value)
         except asyncio.CancelledError as error:
             set_failure(told, error)
             if serial in self._stopped:
@@ -117,6 +120,11 @@ class Coroutines:
         except BaseException as error:
             set_failure(told, error)
         set_info(told, context)
+        set_spawned(told, task, context)
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
 
 
 class Routed(io.TextIOBase):

@@ -10,28 +10,19 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from ..core.codec import clean, decode, encode
-from ..core.model import Output, Report
-from ..errors import Abort, CoveyError, Retry, Snooze, Stopped
+from ..core.model import Claim, Output, Report
+from ..errors import Abort, CoveyError, Retry, Snooze, SpawnRefused, Stopped
 from . import family
+from .calling import Task, first_call, second_call, set_spawned
 from .context import Context
 from .output import Capture, join, live_path, read_ends
 from .station import Station, report
 from .wire import Dispatch
 
 LOOK_EVERY = 256  # tiny jobs between two looks at what they left
-
-
-class Task(Protocol):
-    """What a worker needs to know of a task."""
-
-    name: str
-    fn: Callable[..., Any]
-    is_async: bool
-    wants_context: bool
 
 
 class Functions:
@@ -76,7 +67,9 @@ class Functions:
 
     def _context(self, dispatch: Dispatch) -> Context:
         stopping = self._station.slot.asked_to_stop
-        return Context.from_claim(dispatch.claim, stopping=lambda: stopping(0) == dispatch.serial)
+        return Context.from_claim(
+            dispatch.claim, stopping=lambda: stopping(0) == dispatch.serial, settings=self._station.settings
+        )
 
     def _run(self, dispatch: Dispatch, started_at: int) -> Report:
         told = report(dispatch, "success", started_at)
@@ -86,16 +79,11 @@ class Functions:
             return unknown_task(told, claim.task, self._tasks)
         if dispatch.live:
             self._files.show(claim.id, claim.fence)
-        context = self._context(dispatch) if task.wants_context else None
+        context = self._context(dispatch) if task.wants_context or task.joined else None
         try:
             try:
-                args, kwargs = decode(claim.args) if claim.args else ((), {})
-                if context is not None:
-                    args = (context, *args)
                 self._running = dispatch.serial
-                value = task.fn(*args, **kwargs)
-                if inspect.iscoroutine(value):
-                    value = asyncio.run(value)
+                value = _call_alone(task, claim.args) if context is None else _call(task, claim, context)
             finally:
                 self._running = 0
                 leave_if_forked(self._pid)
@@ -104,8 +92,25 @@ class Functions:
             set_failure(told, error)
         if context is not None:
             set_info(told, context)
+            set_spawned(told, task, context)
         told.output = self._files.take()
         return told
+
+
+def _call_alone(task: Task, args: str | None) -> Any:
+    """A task that wants no context and has no join: most of them."""
+    given, named = decode(args) if args else ((), {})
+    return _awaited(task.fn(*given, **named))
+
+
+def _call(task: Task, claim: Claim, context: Context) -> Any:
+    value = _awaited(first_call(task, claim, context)())
+    join = second_call(task, claim, context)
+    return value if join is None else _awaited(join())
+
+
+def _awaited(value: Any) -> Any:
+    return asyncio.run(value) if inspect.iscoroutine(value) else value
 
 
 class Files:
@@ -207,7 +212,7 @@ def set_failure(told: Report, error: BaseException) -> None:
     told.error = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, Snooze):
         told.outcome, told.after_s, told.error = "snooze", error.seconds, None
-    elif isinstance(error, Abort):
+    elif isinstance(error, Abort | SpawnRefused):
         told.outcome, told.error = "abort", text or "aborted"
     elif isinstance(error, Retry):
         told.after_s, told.error = error.after, text

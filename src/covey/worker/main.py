@@ -33,6 +33,7 @@ class Setting(Struct, frozen=True):
     lifeline: int  # the pool's end of this pipe is closed when it dies
     files: int  # the limit on open files that the pool was started with
     cgroup: str | None = None  # holds the zygote and everything below it
+    config: dict[str, Any] = {}  # what the queue was configured with when the pool registered
 
     def group_of(self, pid: int) -> str:
         """The control group of one worker."""
@@ -48,7 +49,7 @@ def work(name: str, kind: str, places: int, fds: tuple[int, int, int], setting: 
     reports = socket.socket(fileno=fds[1])
     slot = Slot(fds[2], places)
     os.close(fds[2])
-    station = Station(name, jobs, reports, slot, setting.live)
+    station = Station(name, jobs, reports, slot, setting.live, setting.config)
     try:
         failpoint("worker.starting")
         _serve(station, kind, setting)

@@ -92,7 +92,8 @@ def join(out: Capture, err: Capture) -> Output | None:
 
 
 def drop_live(directory: str, job: int, fence: int) -> None:
-    for stream in ("out", "err"):
+    """Nothing that a run left in the directory is there any more."""
+    for stream in ("out", "err", "spawn"):
         with contextlib.suppress(OSError):
             os.unlink(live_path(directory, job, fence, stream))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from typing import Any
 
 from ..core.model import Output, Report
 from . import wire
@@ -14,8 +15,17 @@ NAPS, NAP_S = 3, 0.0004
 
 
 class Station:
-    def __init__(self, name: str, jobs: socket.socket, reports: socket.socket, slot: Slot, live: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        jobs: socket.socket,
+        reports: socket.socket,
+        slot: Slot,
+        live: str,
+        settings: dict[str, Any],
+    ) -> None:
         self.name, self.jobs, self.reports, self.slot, self.live = name, jobs, reports, slot, live
+        self.settings = settings  # what the queue was configured with when the pool registered: spawned jobs get it
 
     def ready(self) -> None:
         self.reports.sendall(wire.frame(wire.Ready(self.name)))
@@ -49,7 +59,8 @@ class Station:
         """The report is with the kernel, then the mark goes: a crash in between counts the job as reported."""
         report.worker = self.name
         report.finished_at = time.time_ns() // 1000
-        self.reports.sendall(wire.frame(wire.Done(serial, report)))
+        for part in wire.frame_parts(wire.Done(serial, report)):
+            self.reports.sendall(part)
         self.slot.clear(place)
 
 
@@ -67,6 +78,11 @@ def job_environment(base: dict[str, str], mark: str, dispatch: wire.Dispatch) ->
     env["COVEY_ATTEMPT"] = str(claim.attempt)
     env["COVEY_MAX_ATTEMPTS"] = str(claim.max_attempts)
     env["COVEY_QUEUE"] = claim.queue
+    env["COVEY_ROOT_ID"] = str(claim.root_id)
+    env["COVEY_DEPTH"] = str(claim.depth)
+    env["COVEY_MAX_DEPTH"] = str(claim.max_depth)
+    if claim.parent_id is not None:
+        env["COVEY_PARENT_ID"] = str(claim.parent_id)
     if claim.key is not None:
         env["COVEY_KEY"] = claim.key
     return env

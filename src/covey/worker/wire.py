@@ -129,6 +129,13 @@ def frame(message: FromWorker) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
+def frame_parts(message: FromWorker) -> tuple[bytes, ...]:
+    """The frame in one piece; a large one in two, because joining them would copy what may be 50 MB."""
+    body = encode(message)
+    length = _LENGTH.pack(len(body))
+    return (length + body,) if len(body) <= BIG else (length, body)
+
+
 def unframe(buffer: bytearray) -> list[FromWorker]:
     """The whole messages at the front of the buffer, removed from it. A half one stays."""
     messages: list[FromWorker] = []

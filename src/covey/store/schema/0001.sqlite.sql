@@ -20,7 +20,7 @@ create table queues (
     max_depth    integer not null default 1 check (max_depth >= 0),
     paused_at    integer,
     resume_at    integer,                 -- a pause that forgets itself
-    serial_root  integer,
+    serial_root  integer,                 -- the root that owns the lane of a serial queue, until its tree is over
     created_at   integer not null
 ) strict, without rowid;
 
@@ -55,13 +55,16 @@ create table jobs (
     parent_id           integer references jobs (id),
     child_no            integer,
     depth               integer not null default 0,
-    lane                text,
+    max_depth           integer not null default 1,          -- the root queue's, the same in the whole tree
+    lane                integer,                             -- in a serial queue: the root that must own it, 0 = may pass
     child_mode          text check (child_mode in ('concurrent', 'serial')),
     joins               integer not null default 0 check (joins in (0, 1)),
     on_error            text check (on_error in ('wait', 'cancel', 'collect')),
     children_total      integer not null default 0,
     children_unfinished integer not null default 0,
     children_failed     integer not null default 0,
+    children_info       text,                                -- the children's numbers, added up when the last one ended
+    tree_timeout_s      real check (tree_timeout_s > 0),
     tree_deadline_at    integer,
     keep_background     integer not null default 0 check (keep_background in (0, 1)),
     batch               text,
@@ -91,7 +94,10 @@ create table jobs (
 create index jobs_ready on jobs (queue, kind, priority desc, seq, id) where state = 'pending';
 create index jobs_due   on jobs (run_at) where state in ('scheduled', 'failed');
 create index jobs_held  on jobs (pool) where pool is not null;
-create index jobs_lane  on jobs (root_id, priority desc, id) where state = 'pending' and lane is not null;
+create index jobs_lane  on jobs (queue, lane, kind, priority desc, seq, id) where state = 'pending' and lane is not null;
+create index jobs_still on jobs (queue, id) where state in ('waiting', 'blocked');
+create index jobs_deadline on jobs (tree_deadline_at)
+    where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed');
 create index jobs_buried on jobs (id) where state = 'dead';
 create index jobs_children on jobs (parent_id, child_no) where parent_id is not null;
 create index jobs_batch on jobs (batch, id) where batch is not null;
@@ -133,7 +139,8 @@ create table attempts (
 create table edges (
     job_id    integer not null references jobs (id) on delete cascade,
     waits_for integer not null,
-    outcome   text check (outcome in ('ok', 'bad')),
+    outcome   text check (outcome in ('ok', 'bad', 'gone')), -- null while open; bad: dead; gone: cancelled or removed
+    always    integer not null default 0 check (always in (0, 1)),
     primary key (job_id, waits_for)
 ) strict, without rowid;
 create index edges_waits_for on edges (waits_for);

@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
-from ..core import codec
-from ..core.model import SHELL, Kind, Policy, Spec
 from ..errors import InvalidInput
+from . import codec
+from .model import SHELL, Kind, Mode, OnError, Policy, Spec
 
 IfExists = Literal["error", "return"]
 
@@ -39,6 +39,9 @@ def shell_spec(
     batch: str | None = None,
     labels: Mapping[str, str] | None = None,
     keep_background: bool = False,
+    on_error: OnError = "wait",
+    child_mode: Mode | None = None,
+    tree_timeout_s: float | None = None,
     created_by: str | None = None,
 ) -> Spec:
     """A job that runs the command; without a time-out of its own it gets the configured one (``math.inf``: none)."""
@@ -74,6 +77,9 @@ def shell_spec(
         labels=check_labels(labels),
         created_by=created_by,
         keep_background=bool(keep_background),
+        on_error=on_error,
+        child_mode=child_mode,
+        tree_timeout_s=is_number(tree_timeout_s, "tree_timeout"),
     )
 
 
@@ -97,6 +103,10 @@ def task_spec(
     jitter: bool | None = None,
     batch: str | None = None,
     labels: Mapping[str, str] | None = None,
+    joins: bool = False,
+    on_error: OnError = "wait",
+    child_mode: Mode | None = None,
+    tree_timeout_s: float | None = None,
     created_by: str | None = None,
 ) -> Spec:
     """A job that runs a Python task; ``args`` is JSON text already. Without a time-out of its own it has none."""
@@ -127,6 +137,10 @@ def task_spec(
         batch=batch if batch is None else is_text(batch, "batch"),
         labels=check_labels(labels),
         created_by=created_by,
+        joins=joins,
+        on_error=on_error,
+        child_mode=child_mode,
+        tree_timeout_s=is_number(tree_timeout_s, "tree_timeout"),
     )
 
 

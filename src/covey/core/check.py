@@ -7,11 +7,12 @@ import re
 import unicodedata
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..core.codec import clean, is_json
-from ..core.model import KINDS, MAX_PAYLOAD, Report, Spec
 from ..errors import InvalidInput, TooLarge
+from .codec import clean, is_json
+from .model import KINDS, MAX_PAYLOAD, MODES, ON_ERROR, Report, Spec
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,199}")
 YEAR_10000 = 253_402_300_800 * 1_000_000
@@ -38,6 +39,7 @@ def check_spec(spec: Spec) -> Spec:
     check_priority(spec.priority)
     check_attempts(spec.policy.max_attempts)
     check_timeout(spec.policy.timeout_s)
+    check_tree(spec)
     check_delay(spec.delay_s)
     check_run_at(spec.run_at)
     if not 0 <= spec.policy.backoff_cap_s <= LONGEST_BACKOFF_S or not 1 <= spec.policy.backoff_base < math.inf:
@@ -45,6 +47,23 @@ def check_spec(spec: Spec) -> Spec:
     if spec.args is not None:
         check_args(spec)
     return spec
+
+
+def check_tree(spec: Spec) -> None:
+    if spec.on_error not in ON_ERROR:
+        raise InvalidInput(f"on_error {spec.on_error!r}: one of {', '.join(ON_ERROR)}")
+    if spec.child_mode is not None and spec.child_mode not in MODES:
+        raise InvalidInput(f"mode {spec.child_mode!r}: one of {', '.join(MODES)}")
+    if spec.tree_timeout_s is not None and not 0 < spec.tree_timeout_s < 1e9:
+        raise InvalidInput(f"tree_timeout {spec.tree_timeout_s!r}: a number of seconds above 0")
+
+
+def check_limits(concurrency: object, max_depth: object) -> None:
+    limits = concurrency is not None and concurrency is not UNSET
+    if limits and (type(concurrency) is not int or not 1 <= concurrency <= 1_000_000):
+        raise InvalidInput(f"concurrency {concurrency!r}: how many jobs at a time, from 1 on; None for no limit")
+    if max_depth is not UNSET and (type(max_depth) is not int or not 0 <= max_depth <= 1000):
+        raise InvalidInput(f"max_depth {max_depth!r}: from 0 (no children) to 1000")
 
 
 def check_args(spec: Spec) -> None:
@@ -72,7 +91,8 @@ def storable(report: Report) -> Report:
     if report.info is not None and not is_json(report.info):
         changes["info"] = None
     if report.result is not None and (problem := _json_problem(report.result)):
-        changes |= {"outcome": "abort", "error": f"its result cannot be stored: {problem}", "result": None}
+        error = f"its result cannot be stored: {problem}"
+        changes |= {"outcome": "abort", "error": error, "result": None, "spawned": None}
     return replace(report, **changes) if changes else report
 
 
