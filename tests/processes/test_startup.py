@@ -192,12 +192,14 @@ def test_ten_start_at_the_same_time_where_nobody_says_otherwise(yard: Yard) -> N
     assert told.most_starting(told.events(yard)) == 10
 
 
-def test_each_worker_is_said_to_be_starting_registered_and_ready_in_this_order(yard: Yard) -> None:
+def test_each_worker_is_said_to_be_starting_registered_and_ready(yard: Yard) -> None:
     pool = yard.pool(count=3, commands_only=True).started()
     told.shows(pool, 3)
     for number in (1, 2, 3):
         found = [event for event in told.events(yard) if event.worker == f"command-{number}"]
-        assert [event.kind for event in found] == ["starting", "registered", "ready"]
+        assert found[0].kind == "starting"
+        # Its zygote tells of its birth, it reports in by itself: two ways, and either may be the faster.
+        assert sorted(event.kind for event in found[1:]) == ["ready", "registered"]
         assert {event.pool for event in found} == {pool.id}
     lines = [line.partition("✓ ")[2] for line in pool.said().splitlines() if "✓" in line]
     assert sorted(line.split()[1] for line in lines) == ["command-1", "command-2", "command-3"]
