@@ -9,7 +9,20 @@ import traceback
 
 from . import report
 
-MEASURES = ("drain", "backlog", "enqueue", "pickup", "commands", "idle", "fairness", "claim", "cli", "gate", "trees")
+MEASURES = (
+    "drain",
+    "backlog",
+    "enqueue",
+    "pickup",
+    "commands",
+    "startup",
+    "idle",
+    "fairness",
+    "claim",
+    "cli",
+    "gate",
+    "trees",
+)
 
 
 def main() -> int:

@@ -16,9 +16,12 @@ from typing import Any
 import pytest
 
 from covey.compose import open_engine
+from covey.core.model import PoolInfo, WorkerState
 from covey.core.view import JobView
 from covey.engine.engine import Engine
+from covey.env import boot, hostname, start_ticks
 from covey.errors import StoreError
+from covey.testing.factories import pool_info
 
 LIMIT_S = 60.0
 
@@ -144,3 +147,32 @@ def covey(tmp_path: Path) -> Iterator[CommandLine]:
     line = CommandLine(tmp_path)
     yield line
     line.stop()
+
+
+@pytest.fixture
+def engine(covey: CommandLine) -> Iterator[Engine]:  # type: ignore[override]
+    """The test's own connection to the queue of its command line."""
+    opened = open_engine(str(covey.db))
+    yield opened
+    opened.close()
+
+
+def here(**fields: Any) -> PoolInfo:
+    """A pool whose process is this test."""
+    mine = {
+        "host": hostname(),
+        "boot": boot(),
+        "pid": os.getpid(),
+        "ticks": start_ticks(os.getpid()),
+        "lease_s": 3600.0,
+    }
+    return pool_info(**{**mine, **fields})
+
+
+def lost(**fields: Any) -> PoolInfo:
+    """A pool of this host whose process is gone: the pid is another's by now."""
+    return here(ticks=1, **fields)
+
+
+def worker(name: str, kind: Any = "command", state: Any = "idle", **fields: Any) -> WorkerState:
+    return WorkerState(name, kind, state, 4321, 1, 1_000_000, **fields)

@@ -14,16 +14,20 @@ from covey.cli.render import fit
 from covey.cli.times import span
 from covey.cli.verbs import GROUPS, VERBS
 from covey.core.times import moment, seconds
-from covey.core.view import JobView
+from covey.core.view import JobView, Status
+from covey.engine.engine import Engine
 from covey.errors import InvalidInput
+from covey.testing import HandPool, command, python_task
 
-from .conftest import CommandLine
+from .conftest import CommandLine, here, lost, worker
 
 READING = [
     ["list"],
     ["status"],
     ["queue", "list"],
     ["worker", "list"],
+    ["worker", "events"],
+    ["worker", "reap"],
     ["dlq", "list"],
     ["config", "list"],
     ["config", "get", "max-retries"],
@@ -37,11 +41,11 @@ def test_every_reading_command_prints_one_json_document(covey: CommandLine, word
     covey("config", "set", "max_attempts", "3")
     empty = covey(*words, "--json")
     assert empty.code == 0
-    if words in (["list"], ["queue", "list"], ["worker", "list"], ["dlq", "list"]):
+    if words[-1] in ("list", "events", "reap") and words[0] != "config":
         assert empty.json == []
     covey("enqueue", "true")
-    assert covey(*words, "--json").json or words in (["worker", "list"], ["dlq", "list"])
-    assert covey(*words).code == 0
+    assert covey(*words, "--json").json or words[0] in ("worker", "dlq")
+    assert covey(*words).code == (1 if words == ["status"] else 0)  # a job waits and nobody works
 
 
 def test_jobs_have_the_shape_of_a_job_view(covey: CommandLine) -> None:
@@ -79,7 +83,7 @@ def test_odd_content_breaks_no_table(covey: CommandLine, columns: str) -> None:
     covey("enqueue", '{"id": "[bold]k[/nope]", "command": "\\u001b[2J[red]x\\n\\u202e日本語\\r\\u0007 :smile:"}')
     for words in (["list"], ["show", "1"], ["status"], ["why", "1"], ["config", "list"], ["doctor"], ["queue", "list"]):
         done = covey(*words, env={"COLUMNS": columns})
-        assert done.code == 0, (words, done)
+        assert done.code == (1 if words == ["status"] else 0), (words, done)
         assert not {char for char in done.out if ord(char) < 32 and char != "\n"} | ({"\u202e"} & set(done.out))
 
 
@@ -224,6 +228,139 @@ def test_nothing_lies_beside_the_queue_after_an_error(covey: CommandLine) -> Non
     covey("enqueue", "true")
     assert covey("show", "99").code == 1
     assert sorted(os.listdir(covey.directory)) == ["queue.db", "queue.db-covey"]
+
+
+# ── health ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def found(engine: Engine) -> list[tuple[str, str]]:
+    return [(finding.level, finding.text) for finding in engine.status().findings]
+
+
+def test_a_queue_with_nothing_wrong_is_fine_and_a_pause_is_only_noted(covey: CommandLine, engine: Engine) -> None:
+    HandPool(engine, here())
+    engine.enqueue([command(queue="a"), command(queue="b")])
+    engine.pause("b")
+    done = covey("status")
+    assert done.code == 0
+    assert "paused: b" in done.out
+    assert covey("status", "--json").json["findings"] == [{"level": "note", "text": "paused: b", "advice": None}]
+    assert engine.status().health == "fine"
+
+
+def test_dead_letters_are_a_warning(covey: CommandLine, engine: Engine) -> None:
+    pool = HandPool(engine, here())
+    engine.enqueue([command(max_attempts=1)])
+    pool.fail(pool.claim_one())
+    done = covey("status", "--json")
+    assert (done.code, done.err, done.json["health"]) == (1, "", "warning")
+    assert done.json["findings"] == [{"level": "warning", "text": "1 dead letters", "advice": "`covey dlq list`"}]
+    assert done.json["notes"] == ["1 dead letters; `covey dlq list`"]
+
+
+def test_waiting_jobs_that_nobody_would_run_are_a_warning(engine: Engine) -> None:
+    engine.enqueue([command(queue="a"), command(queue="b"), python_task(queue="a")])
+    assert found(engine) == [("warning", "3 jobs wait and no worker runs")]
+    pool = HandPool(engine, here(queues=("a",), kinds=("command",)))
+    assert found(engine) == [
+        ("warning", "1 job waits in queues that no pool serves: b"),
+        ("warning", "Python tasks wait in queues whose pools cannot run them: a"),
+    ]
+    other = HandPool(engine, here())
+    assert found(engine) == []
+    engine.stop_pools([pool.id, other.id])
+    assert found(engine) == [("warning", "3 jobs wait and every pool is stopping")]
+    engine.pause("a")
+    engine.pause("b")
+    assert found(engine) == [("note", "paused: a, b")]
+
+
+def test_what_was_given_up_is_a_warning_and_broken_once_jobs_wait_for_it(covey: CommandLine, engine: Engine) -> None:
+    pool = HandPool(engine, here(log="/logs/pool.log"))
+    pool.turn(workers=[worker("sync-8", "sync", "dead", error="no module")], given_up={"sync": "no module"})
+    assert found(engine) == [("warning", "no sync worker can start in pool 1: no module")]
+    engine.enqueue([command(), python_task(kind="async")])
+    assert [level for level, _ in found(engine)] == ["warning"]
+    (made,) = engine.enqueue([python_task()])
+    assert found(engine) == [("broken", "jobs wait, and no sync worker can start in pool 1: no module")]
+    done = covey("status")
+    assert done.code == 2
+    assert "log: /logs/pool.log" in done.out
+    why = covey("why", str(made.id)).out
+    assert "no sync worker can start in pool 1: no module; log: /logs/pool.log" in why
+    assert "next in line" in covey("why", "1").out
+    other = HandPool(engine, here())
+    assert [level for level, _ in found(engine)] == ["warning"]
+    assert "4 workers serve" in engine.why(made.id).reason
+    engine.stop_pools([other.id])
+    assert [level for level, _ in found(engine)] == ["broken"]
+
+
+def test_what_was_given_up_of_one_type_holds_no_other(engine: Engine) -> None:
+    pool = HandPool(engine, here(queues=("a", "b"), types={"a": 2, "b": 3}))
+    pool.turn(workers=[], given_up={"a (command)": "no shell"})
+    one, two = engine.enqueue([command(queue="b"), command(queue="a")])
+    assert engine.why(one.id).reason == "it is next in line; 3 workers serve that queue"
+    assert engine.why(two.id).reason == "no a (command) worker can start in pool 1: no shell"
+    assert found(engine) == [("broken", "jobs wait, and no a (command) worker can start in pool 1: no shell")]
+
+
+def test_workers_that_cannot_start_are_a_warning(engine: Engine) -> None:
+    pool = HandPool(engine, here(kinds=("command", "sync")))
+    dead = [worker(f"sync-{n}", "sync", "dead", error="no module") for n in (1, 2)]
+    pool.turn(workers=[worker("command-1"), *dead, worker("sync-3", "sync", "starting")], given_up={})
+    assert found(engine) == [("warning", "2 workers of pool 1 could not start, last sync-1: no module")]
+    assert engine.status().workers == 2
+    one, two = engine.enqueue([command(), python_task()])
+    assert "next in line" in engine.why(one.id).reason
+    assert "no sync worker could start so far in pool 1" in engine.why(two.id).reason
+    pool.turn(workers=[*dead, worker("sync-3", "sync")], given_up={})
+    assert "4 workers serve" in engine.why(two.id).reason
+
+
+def test_a_pool_that_lives_and_is_silent_is_broken(covey: CommandLine, engine: Engine) -> None:
+    HandPool(engine, here(lease_s=0.001))
+    (made,) = engine.enqueue([command()])
+    ((level, text),) = found(engine)
+    assert level == "broken"
+    assert f"pool 1 (pid {os.getpid()}) has been silent for" in text
+    assert covey("status", "--json").code == 2
+    assert "frozen or cannot reach the database" in engine.why(made.id).reason
+    assert "frozen" in covey("worker", "list").out
+
+
+def test_lost_pools_and_orphans_are_a_warning_and_serve_nobody(engine: Engine) -> None:
+    engine.enqueue([command(), command()])
+    pool = HandPool(engine, lost(name="mill"))
+    pool.claim_one()
+    HandPool(engine, name="far", lease_s=0.001)
+    assert found(engine) == [
+        ("warning", "pools are gone: mill (1 jobs)"),
+        ("warning", "pools are gone: far on host-a (0 jobs)"),
+        ("warning", "1 job waits and no worker runs"),
+    ]
+    assert (engine.status().pools, engine.status().workers) == (0, 0)
+    assert "no worker serves the queue" in engine.why(2).reason
+    engine.store.ask("remove_pool", pool=pool.id)
+    assert ("warning", "1 jobs belong to pools that are no longer known") in found(engine)
+
+
+def test_a_queue_that_cannot_be_read_is_broken(covey: CommandLine) -> None:
+    missing = covey("status", "--json")
+    assert (missing.code, missing.json["health"]) == (2, "broken")
+    covey("enqueue", "-", stdin=b"true\n" * 500)
+    whole = covey("status", "--json").json
+    assert list(missing.json) == list(whole) == list(Status.__struct_fields__)
+    data = bytearray(covey.db.read_bytes())
+    data[100:] = b"\x5a" * (len(data) - 100)  # the header still says that it is a database
+    covey.db.write_bytes(data)
+    for words in (["status"], ["status", "--json"]):
+        done = covey(*words)
+        assert done.code == 2
+        assert len(done.err.splitlines()) == 1
+        assert "damaged" in done.err
+    assert done.json["findings"][0]["level"] == "broken"
+    assert "damaged" in done.json["notes"][0]
 
 
 # ── small parts ─────────────────────────────────────────────────────────────────────────────────────────────────────

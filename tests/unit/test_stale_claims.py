@@ -11,6 +11,7 @@ from covey.pool.crew import Crew
 from covey.pool.exchange import Exchange
 from covey.pool.neighbours import Neighbours
 from covey.pool.pool import Pool
+from covey.pool.types import plain
 from covey.testing import HandPool, command, until
 
 
@@ -22,7 +23,7 @@ def exchange_of(engine: Engine, pool: HandPool, lease_s: float) -> Exchange:
         log,
         pool=pool.id,
         database_id=engine.database_id,
-        queues=None,
+        types=plain(1, None),
         beat_s=0.05,
         lease_s=lease_s,
     )
@@ -43,19 +44,19 @@ def test_a_claim_that_may_run_elsewhere_by_now_goes_back_instead_of_to_a_worker(
     engine.enqueue([command()])
     claim = pool.claim_one()
     log = Log("test", quiet=True)
+    exchange = exchange_of(engine, pool, lease_s=0.5)
     stale = Pool(
-        exchange_of(engine, pool, lease_s=0.5),
-        Crew(log, limit=1, concurrency=1),
+        exchange,
+        Crew(log, exchange.note, limit=1, concurrency=1),
         lambda: None,  # type: ignore[arg-type, return-value]
         log,
-        kinds={"command": 1},
-        count=1,
+        types=plain(1, None),
         live="",
         grace_s=1,
         rejoin=lambda: None,
     )
     try:
-        stale._place([claim])
+        stale.place([claim])
         assert [(report.id, report.outcome) for report in stale._unsent] == [(claim.id, "taken_back")]
         assert stale._waiting == []
     finally:

@@ -2,33 +2,68 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .opening import open_queue
+from ..errors import StoreError
+from .opening import database, open_queue
 from .options import Db, Json
 from .output import as_json
 
 if TYPE_CHECKING:
     from ..core.view import Status
 
-BROKEN = 2  # exit code of a queue that cannot be used; warnings are 0, so that scripts can look without tripping
+CODES = {"fine": 0, "warning": 1, "broken": 2}
 
 
 def status(json: Json = False, db: Db = None) -> int:
     """Say which queue this is, what is in it, who works on it, and whether all is well.
 
-    Exits 0, also with warnings; 2 if the queue is broken.
+    Exits 0 if it is fine, 1 if something needs attention, 2 if it is broken.
     """
-    engine = open_queue(db)
-    found = engine.status()
+    url = database(db)
+    try:
+        found = open_queue(url).status()
+    except (StoreError, OSError) as error:
+        broken = _explained(error)
+        if json:
+            as_json(_unreadable(url, str(broken)))
+        raise broken from None
     if json:
         as_json(found)
     else:
         _show(found)
-    return BROKEN if found.health == "broken" else 0
+    return CODES[found.health]
+
+
+def _explained(error: StoreError | OSError) -> StoreError:
+    """The same as one line that ends the command with the code of a broken queue."""
+    if not isinstance(error, StoreError):
+        error = StoreError(f"the queue cannot be read: {error}")
+    error.exit_code = CODES["broken"]
+    return error
+
+
+def _unreadable(url: str, text: str) -> dict[str, Any]:
+    """A Status of which nothing is known but that it is broken."""
+    from .. import __version__
+    from ..core.view import Finding, Status
+
+    known = {
+        "database": url,
+        "version": __version__,
+        "health": "broken",
+        "notes": [text],
+        "findings": [Finding(level="broken", text=text)],
+        "counts": {},
+        "queues": [],
+        "pools": 0,
+        "workers": 0,
+    }
+    return {field: known.get(field) for field in Status.__struct_fields__}
 
 
 def _show(found: Status) -> None:
+    from ..engine.health import sentence
     from . import render
     from .times import span
 
@@ -43,9 +78,9 @@ def _show(found: Status) -> None:
             ("jobs", counts or "none"),
             ("oldest wait", None if found.oldest_pending_s is None else span(found.oldest_pending_s)),
             ("next start", found.next_run_at),
-            ("workers", f"{found.workers} in {found.pools} pools" if found.pools else "none; `covey worker start`"),
+            ("workers", f"{found.workers} in {_pools(found.pools)}" if found.pools else "none; `covey worker start`"),
             ("health", render.state(found.health)),
-            *(("", text) for text in found.notes),
+            *((finding.level, sentence(finding)) for finding in found.findings),
         ]
     )
     if found.queues:
@@ -53,3 +88,7 @@ def _show(found: Status) -> None:
         from .queue import show_queues
 
         show_queues(found.queues)
+
+
+def _pools(count: int) -> str:
+    return "1 pool" if count == 1 else f"{count} pools"

@@ -209,8 +209,16 @@ class PoolView(Struct, kw_only=True):
     workers: list[WorkerView]
 
 
+class Finding(Struct, kw_only=True, frozen=True):
+    """Something about a queue that a person should know. A note is no reason to worry."""
+
+    level: Literal["broken", "warning", "note"]
+    text: str
+    advice: str | None = None
+
+
 class Status(Struct, kw_only=True):
-    """The queue at a glance."""
+    """The queue at a glance. `notes` are the findings as sentences."""
 
     database: str
     database_id: str
@@ -219,6 +227,7 @@ class Status(Struct, kw_only=True):
     version: str
     health: Literal["fine", "warning", "broken"]
     notes: list[str]
+    findings: list[Finding]
     counts: dict[str, int]
     queues: list[QueueView]
     pools: int

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import __version__
 from ..core.codec import decode, printable
-from ..core.model import ENDED, SHELL, STATES, WorkerState
+from ..core.model import ENDED, KINDS, SHELL, STATES, WorkerState
 from ..core.tree import with_children
 from ..core.view import (
     Attempt,
@@ -27,9 +27,10 @@ from ..core.view import (
     WorkerView,
     rfc3339,
 )
-from ..env import alive, boot
 from ..errors import InvalidInput, NotFound
 from ..store.store import Store
+from . import health
+from .health import is_alive as is_alive
 from .why import NAMED, Kin, explain
 
 Ref = str | int
@@ -150,21 +151,24 @@ class Views:
             oldest = self.store.value("oldest_pending")
             next_run_at = self.store.value("next_due")
             orphans = self.store.value("orphans")
+            waiting = self.store.ask("ready_lanes", kinds=json.dumps(KINDS))
             stored: dict[str, str] = dict(self.store.ask("config"))
         totals: dict[str, int] = {state: sum(per.get(state, 0) for per in counts.values()) for state in STATES}
-        health, notes = _health(totals, pools, queues, orphans)
+        living = [pool for pool in pools if is_alive(pool)]
+        findings = health.examine(pools, queues, waiting, orphans=orphans, dead=totals["dead"])
         return Status(
             database=self.store.dialect.url,
             database_id=database_id,
             schema=schema,
             durability=stored.get("durability", "full"),
             version=__version__,
-            health=health,
-            notes=notes,
+            health=health.verdict(findings),
+            notes=[health.sentence(finding) for finding in findings],
+            findings=findings,
             counts=totals,
             queues=queues,
-            pools=len(pools),
-            workers=sum(len(pool.workers) for pool in pools),
+            pools=len(living),
+            workers=sum(worker.state != "dead" for pool in living for worker in pool.workers),
             oldest_pending_s=None if oldest is None else max(0.0, (self.clock() - oldest) / 1e6),
             next_run_at=rfc3339(next_run_at),
         )
@@ -377,30 +381,3 @@ def _worker(worker: WorkerState, pool: int, host: str, beat_age_s: float) -> Wor
         memory=worker.memory,
         error=worker.error,
     )
-
-
-def is_alive(pool: PoolView) -> bool:
-    """Whether the pool lives, as far as this process can tell: exactly on its own host, by the beat elsewhere."""
-    if pool.boot == boot():
-        return alive(pool.pid, pool.ticks)
-    return pool.beat_age_s < pool.lease_s
-
-
-def _health(
-    totals: dict[str, int], pools: list[PoolView], queues: list[QueueView], orphans: int
-) -> tuple[Any, list[str]]:
-    """fine, warning or broken, and why."""
-    notes = []
-    living = [pool for pool in pools if is_alive(pool)]
-    if len(living) < len(pools):
-        notes.append(f"{len(pools) - len(living)} pools are gone; their jobs are handed back by the next pool")
-    if orphans:
-        notes.append(f"{orphans} jobs belong to pools that are no longer known; the next pool hands them back")
-    if totals["pending"] and not living:
-        notes.append(f"{totals['pending']} jobs wait and no worker runs; `covey worker start`")
-    if totals["dead"]:
-        notes.append(f"{totals['dead']} dead letters; `covey dlq list`")
-    paused = [queue.name for queue in queues if queue.paused]
-    if paused:
-        notes.append(f"paused: {', '.join(paused)}")
-    return ("warning" if notes else "fine"), notes

@@ -8,6 +8,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from ..core.view import Attempt, Event, JobView, PoolView, QueueView, Why
+from . import health
 
 NAMED = 5  # how many other jobs a reason names
 
@@ -122,14 +123,48 @@ def _pending(
             f"its queue {job.queue!r} runs at most {queue.concurrency} at a time, and so many run now",
             [f"covey list --state processing --queue {job.queue}"],
         )
-    serving = [pool for pool in pools if pool.queues is None or job.queue in pool.queues]
+    serving = [pool for pool in pools if health.serves(pool, job.queue) and health.takes_jobs(pool)]
     if not serving:
         return f"no worker serves the queue {job.queue!r}", [f"covey worker start --queue {job.queue}"]
-    if not any(job.kind in pool.kinds for pool in serving):
+    of_kind = [pool for pool in serving if job.kind in pool.kinds]
+    if not of_kind:
         what = "commands" if job.kind == "command" else f"{job.task!r}, a Python task"
         return f"no worker of the queue {job.queue!r} can run {what}", ["covey worker start --app MODULE:APP"]
+    able = [pool for pool in of_kind if health.can_run(pool, job.queue, job.kind)]
+    if not able:
+        return _cannot_start(job, of_kind[-1])
+    if all(health.is_frozen(pool) for pool in able):
+        silent = able[-1]
+        reason = f"pool {silent.id} (pid {silent.pid}) is frozen or cannot reach the database"
+        return f"{reason}: silent for {silent.beat_age_s:.0f} s", [f"kill -CONT {silent.pid}", "covey status"]
+    if (broken := _none_ready(job, able)) is not None:
+        return broken
     place = "it is next in line" if not ahead else f"{ahead:,} jobs are ahead of it in {job.queue!r}"
-    return f"{place}; {sum(pool.count for pool in serving)} workers serve that queue", ["covey worker list"]
+    workers = sum(health.places(pool, job.queue) for pool in able)
+    return f"{place}; {workers} workers serve that queue", ["covey worker list"]
+
+
+def _none_ready(job: JobView, pools: Sequence[PoolView]) -> tuple[str, list[str]] | None:
+    """What stands in the way where workers for the job were tried and none of them could start so far."""
+    fallen = []
+    for pool in pools:
+        workers = health.lane_of(pool, job.queue, job.kind)
+        dead = [worker for worker in workers if worker.state == "dead"]
+        if not dead or any(worker.state not in ("dead", "starting") for worker in workers):
+            return None
+        fallen += dead
+    if not fallen:
+        return None
+    last = health.latest(fallen)
+    reason = f"no {job.kind} worker could start so far in pool {last.pool}, last {last.name}: {last.error}"
+    return reason, [f"covey worker events {last.pool}", "mend it; new workers are tried all the time"]
+
+
+def _cannot_start(job: JobView, pool: PoolView) -> tuple[str, list[str]]:
+    what = health.title(pool, job.queue, job.kind)
+    log = f"; log: {pool.log}" if pool.log else ""
+    advice = [f"covey worker events {pool.id}", "mend it and restart the pool"]
+    return f"no {what} worker can start in pool {pool.id}: {pool.given_up[what]}{log}", advice
 
 
 def _until(at: str | None, now: int) -> str:

@@ -159,6 +159,7 @@ class Exchange:
     def close(self) -> None:
         with self._lock:
             self._closing = True
+        self._back.set()
         self._source.wake()
         self._thread.join(timeout=30)
 

@@ -12,7 +12,7 @@ import time
 
 from ..core.model import LostPool
 from ..core.ports import Source
-from ..env import alive, boot, hostname
+from ..env import alive, boot, hostname, start_ticks
 from ..log import Log
 from ..worker import cgroup, family
 
@@ -35,11 +35,28 @@ class Neighbours:
         self._next = now + PERIOD_S
         for pool in self._source.pools():
             if pool.id != me and self._is_lost(pool, now):
-                killed = self._end_processes(pool) if pool.boot == self._boot else 0
-                jobs = self._source.reap(pool.id, pool.beat)
+                jobs, killed = self.reap(pool)
                 self._log.reaped(pool.id, jobs, killed)
-                self._beats.pop(pool.id, None)
         self._look_for_orphans(now)
+
+    def gone(self) -> list[LostPool]:
+        """Pools of this host whose process is gone: of those we are sure at once."""
+        return [pool for pool in self._source.pools() if self._is_gone(pool)]
+
+    def leftovers(self, pool: LostPool) -> list[int]:
+        """Living processes that `reap` would kill: what carries the pool's mark, and what is below."""
+        if pool.boot != self._boot:
+            return []  # its pids mean nothing here
+        found = family.marked(f"{self._database_id}:{pool.id}:")
+        below = [each for pid in found for each in family.descendants(pid)]
+        return [pid for pid in dict.fromkeys([*found, *below]) if start_ticks(pid) is not None]
+
+    def reap(self, pool: LostPool) -> tuple[int, int]:
+        """Its processes are gone, then its jobs are handed back: (jobs, processes)."""
+        killed = self._end_processes(pool) if pool.boot == self._boot else 0
+        jobs = self._source.reap(pool.id, pool.beat)
+        self._beats.pop(pool.id, None)
+        return jobs, killed
 
     def _end_processes(self, pool: LostPool) -> int:
         """Nothing that it started lives on this host; how many had to be killed, as far as we know them."""
@@ -58,15 +75,19 @@ class Neighbours:
                 self._log.reaped(pool, self._source.reap(pool, -1), killed)
 
     def _is_lost(self, pool: LostPool, now: float) -> bool:
-        if pool.boot == self._boot and not alive(pool.pid, pool.ticks):
+        if self._is_gone(pool):
             return True
-        if pool.host == hostname() and _boot_id(pool.boot) != _boot_id(self._boot):
-            return True  # this host has been restarted since
         beat, since = self._beats.get(pool.id, (-1, now))
         if pool.beat != beat:
             self._beats[pool.id] = (pool.beat, now)
             return False
         return now - since > pool.lease_s
+
+    def _is_gone(self, pool: LostPool) -> bool:
+        if pool.boot == self._boot:
+            return not alive(pool.pid, pool.ticks)
+        # This host has been restarted since.
+        return pool.host == hostname() and _boot_id(pool.boot) != _boot_id(self._boot)
 
 
 def _boot_id(boot: str) -> str:

@@ -23,10 +23,12 @@ from typing import Any
 
 from ..core.model import Claim, Kind, Reply, Report
 from ..env import failpoint
+from ..errors import CoveyError
 from ..log import Log
 from ..worker import output, wire
+from .births import Births
 from .care import Care, Parent
-from .crew import Crew, describe
+from .crew import Crew
 from .dispatch import Dispatch
 from .exchange import Exchange
 from .forking import Nursery
@@ -41,7 +43,7 @@ HOT_CLAIMS = 16  # claims in one turn, and jobs ahead per worker, that make a st
 HOT_NAPS, HOT_NAP_S = 4, 0.0005
 WAITING_S = 0.050  # how long a claim may wait here for a worker before it goes back
 KILL_GRACE_S = 0.5  # TERM to KILL when the pool itself is in a hurry
-BEAR_AGAIN_S = 1.0
+REJOIN_S = 1.0  # between two tries to register after the pool was given up
 GIVE_UP_S = 10.0  # after the last job was killed: how long the store may take to hear of it
 
 Birth = Callable[[], Nursery]
@@ -62,7 +64,8 @@ class Pool:
         parent: Parent | None = None,
         max_memory: int | None = None,
     ) -> None:
-        self._exchange, self._crew, self._birth, self._log = exchange, crew, birth, log
+        self._exchange, self._crew, self._log = exchange, crew, log
+        self._births = Births(self, crew, exchange, log, birth)
         self._note = exchange.note
         self._types = types
         self._live, self._grace_s, self._rejoin = live, grace_s, rejoin
@@ -74,18 +77,16 @@ class Pool:
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._news: list[Reply] = []  # answers that the main thread must act on
         self._selector = selectors.DefaultSelector()
-        self._nursery: Nursery | None = None
         self._unsent: list[Report] = []
         self._waiting: list[tuple[float, Claim]] = []
         self._stopping = False
         self._signals = 0
         self._kill_at: float | None = None
         self._killed_at: float | None = None
-        self._bear_at: float | None = None  # when to try again to have a zygote
+        self._rejoin_at: float | None = None  # when to try again to register
         self._had_to_kill = False
-        self._lookout = Lookout(crew, self._window, log, live=live, place=self._place, offer=self._offer)
+        self._lookout = Lookout(crew, self._window, log, live=live, place=self.place, offer=self._offer)
         self._hot = False
-        self._later: float | None = None
         self.done = self.failed = 0
 
     # ── the loop ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -93,11 +94,11 @@ class Pool:
     def run(self, signals: int, nursery: Nursery, workers: dict[Type, dict[Kind, int]]) -> int:
         """Works until it is told to stop; 0 if every job could finish, 1 if some had to be killed."""
         with self._lock:
-            self._watch(signals, self._on_signal)
-            self._watch(self._bell, self._on_news)
-            self._adopt(nursery)
+            self.watch(signals, self._on_signal)
+            self.watch(self._bell, self._on_news)
+            self._births.adopt(nursery)
             self._crew.begin(workers)
-            self._start_workers()
+            self._births.start()
             patience_s = self._patience()
         self._exchange.on_reply = self._on_reply
         self._exchange.on_rest = self._on_rest
@@ -117,16 +118,16 @@ class Pool:
                 patience_s = self._patience()
         return self._close()
 
-    def _watch(self, file: Any, act: Callable[[Any], None]) -> None:
+    def watch(self, file: Any, act: Callable[[Any], None]) -> None:
         self._selector.register(file, selectors.EVENT_READ, act)
 
-    def _unwatch(self, file: Any) -> None:
+    def unwatch(self, file: Any) -> None:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(file)
 
     def _patience(self) -> float | None:
         now = time.monotonic()
-        times = [at for at in (self._lookout.at, self._later, self._kill_at, self._bear_at, self._care.at) if at]
+        times = [at for at in (self._lookout.at, self._births.at, self._kill_at, self._rejoin_at, self._care.at) if at]
         if self._crew.coming():
             times.append(now + 0.5)
         times.append(self._roster.wake_at(now))
@@ -136,10 +137,9 @@ class Pool:
         now = time.monotonic()
         if self._lookout.at and now >= self._lookout.at:
             self._lookout.look(now)
-        if self._later and now >= self._later:
-            self._start_workers()
-        if self._bear_at and now >= self._bear_at:
-            self._bear()
+        self._births.look(now)
+        if self._rejoin_at and now >= self._rejoin_at:
+            self._join_again()
         for member in self._crew.overdue():
             member.error = member.error or "did not report in"
             member.signal(signal.SIGKILL)
@@ -164,8 +164,7 @@ class Pool:
 
     def _close(self) -> int:
         nobody = self._nobody()
-        if self._nursery:
-            self._nursery.close()
+        self._births.close()
         for member in list(self._crew.members.values()):
             member.signal(signal.SIGKILL)
             self._note("stopped", member.name, f"{member.done} jobs")
@@ -188,7 +187,7 @@ class Pool:
         """In the store thread: what was claimed is with the workers."""
         with self._lock:
             watched = self._lookout.at
-            self._place(reply.claims)
+            self.place(reply.claims)
             if len(reply.claims) >= HOT_CLAIMS and self._window.ahead("sync") >= HOT_CLAIMS:
                 self._heat_up()
             if self._hot:
@@ -221,13 +220,13 @@ class Pool:
         if not self._hot:
             self._hot = True
             for member in self._crew.members.values():
-                self._unwatch(member.reports)
+                self.unwatch(member.reports)
 
     def _cool_down(self) -> None:
         if self._hot:
             self._hot = False
             for member in self._crew.members.values():
-                self._on_joined(member)
+                self.on_joined(member)
 
     def _collect(self) -> bool:
         """What the workers have sent by now is on its way to the store."""
@@ -252,7 +251,7 @@ class Pool:
     def _busy(self) -> bool:
         return bool(self._waiting) or any(member.flights for member in self._crew.members.values())
 
-    def _place(self, claims: Iterable[Claim]) -> None:
+    def place(self, claims: Iterable[Claim]) -> None:
         """Each claim is in a worker's socket, waits a moment for a free worker, or is on its way back."""
         takes = not self._stopping and self._exchange.fresh()
         now = time.monotonic()
@@ -286,7 +285,7 @@ class Pool:
         try:
             messages = member.read()
         except EOFError:
-            self._unwatch(member.reports)  # its end is told by the zygote
+            self.unwatch(member.reports)  # its end is told by the zygote
             return
         for message in messages:
             if type(message) is wire.Done:
@@ -296,7 +295,7 @@ class Pool:
             elif isinstance(message, wire.Broken):
                 member.state, member.error = "broken", message.error
         if self._waiting:
-            self._place(())
+            self.place(())
 
     def _done(self, member: Member, message: wire.Done) -> None:
         flight = member.flights.pop(message.serial, None)
@@ -342,7 +341,7 @@ class Pool:
             for claim in back:
                 if claim.id in ids:
                     self._unsent.append(Report(claim.id, claim.fence, "gone"))
-            self._place(claim for claim in back if claim.id not in ids)
+            self.place(claim for claim in back if claim.id not in ids)
             self._lookout.cancels |= {
                 (flight.claim.id, flight.claim.fence) for flight in member.flights.values() if flight.serial in wanted
             }
@@ -365,8 +364,9 @@ class Pool:
 
     def _stop_claiming(self, kill_at: float | None) -> None:
         """Nothing more is claimed, what has not started goes back, what runs may finish until ``kill_at``."""
-        self._stopping, self._kill_at = True, kill_at
-        self._place(())
+        self._stopping, self._kill_at, self._rejoin_at = True, kill_at, None
+        self._births.end()
+        self.place(())
         for member in self._crew.members.values():
             for claim in member.take_back():
                 self._unsent.append(Report(claim.id, claim.fence, "taken_back"))
@@ -398,57 +398,45 @@ class Pool:
     def _begin_anew(self) -> None:
         """We were given up, and what we run may run elsewhere: all of it is killed before a new name is taken."""
         self._log.lost()
-        if self._nursery:
-            self._unwatch(self._nursery.control)
-            self._nursery.close()
-            self._nursery = None
+        self._births.close()
         for member in list(self._crew.members.values()):
-            self._unwatch(member.reports)
+            self.unwatch(member.reports)
             if member.handle is not None:
-                self._unwatch(member.handle)  # an orphan's end may be in the same batch of events
+                self.unwatch(member.handle)  # an orphan's end may be in the same batch of events
             member.signal(signal.SIGKILL)
             self._note("killed", member.name, "its pool was given up by the others")
             self._crew.forget(member)
             self._crew.want_again(member, first=member.first and member.state == "starting")
         self._unsent.clear()
         self._waiting.clear()
-        self._rejoin()
-        self._bear()
+        self._join_again()
+
+    def _join_again(self) -> None:
+        """The pool has a new name, and workers again; if the store cannot be reached now, it is tried again."""
+        self._rejoin_at = None
+        try:
+            self._rejoin()
+        except (CoveyError, OSError) as error:
+            self._log.store_failed(error)
+            self._rejoin_at = None if self._stopping else time.monotonic() + REJOIN_S
+            return
+        self._births.bear()
 
     # ── workers come and go ─────────────────────────────────────────────────────────────────────────────────────────
-
-    def _adopt(self, nursery: Nursery) -> None:
-        self._nursery = nursery
-        self._watch(nursery.control, self._on_zygote)
-        self._exchange.tell(zygote=(nursery.pid, nursery.ticks))
-
-    def _bear(self) -> None:
-        """A new zygote, and workers from it; if none can be had now, it is tried again."""
-        self._bear_at = None
-        try:
-            self._adopt(self._birth())
-        except OSError as error:
-            self._log.no_zygote(error)
-            self._bear_at = time.monotonic() + BEAR_AGAIN_S
-        self._start_workers()
 
     def _take_care(self, now: float) -> None:
         """Who has grown too large ends after its job; without its parent the pool ends."""
         for member in self._care.outgrown(now):
-            self._place(member.take_back())
+            self.place(member.take_back())
             self._offer()
         if self._care.is_orphan() and not self._stopping:
             self._log.parent_died()
             self._note("parent_died", None, None)
             self._stop_claiming(now + self._grace_s)
 
-    def _start_workers(self) -> None:
-        if self._nursery and not self._stopping:
-            self._later = self._crew.start_more(self._nursery, self._on_joined)
-
-    def _on_joined(self, member: Member) -> None:
+    def on_joined(self, member: Member) -> None:
         if not self._hot:
-            self._watch(member.reports, lambda _: self._on_read(member))
+            self.watch(member.reports, lambda _: self._on_read(member))
 
     def _on_read(self, member: Member) -> None:
         self._on_frames(member)
@@ -456,55 +444,12 @@ class Pool:
 
     def _on_ready(self, member: Member) -> None:
         self._crew.ready(member)
-        self._start_workers()
+        self._births.start()
         self._offer()
 
-    def _on_zygote(self, _: object) -> None:
-        if self._nursery is None:
-            return
-        message = self._nursery.hear()
-        if message is None:
-            self._on_zygote_lost()
-        elif isinstance(message, wire.Forked):
-            self._crew.born(message)
-        elif isinstance(message, wire.Unborn) and (unborn := self._crew.members.get(message.name)):
-            self._on_lost(unborn, message.error)
-        elif isinstance(message, wire.Exited) and (member := self._crew.by_pid(message.pid)):
-            if message.status == 0 and member.state == "ready" and not member.retiring:
-                member.retiring = "it asked to be replaced"
-            self._on_lost(member, describe(message.status))
-
-    def _on_zygote_lost(self) -> None:
-        nursery, self._nursery = self._nursery, None
-        if nursery is None:
-            return
-        self._unwatch(nursery.control)
-        nursery.close()
-        self._log.zygote_lost()
-        fresh = [member for member in self._crew.members.values() if not member.orphan]
-        self._crew.orphan_all()
-        for member in fresh:
-            if member.handle is None:
-                self._on_lost(member, "was never born")
-                continue
-            self._watch(member.handle, partial(self._on_orphan_gone, member))
-            self._place(member.take_back())
-            member.hang_up()
-        if not self._stopping:
-            self._bear()
-
-    def _on_orphan_gone(self, member: Member, _: object) -> None:
-        self._unwatch(member.handle)
-        status = 0
-        with contextlib.suppress(ChildProcessError):
-            if member.pid is not None:
-                _, status = os.waitpid(member.pid, 0)
-        self._on_lost(member, describe(status))
-        self._crew.end_strangers(self._nursery.pid if self._nursery else None)
-
-    def _on_lost(self, member: Member, how: str) -> None:
+    def on_lost(self, member: Member, how: str) -> None:
         """Exactly what had started is charged for it; the rest goes back as if nothing had been."""
-        self._unwatch(member.reports)
+        self.unwatch(member.reports)
         with contextlib.suppress(EOFError):
             while messages := member.read():
                 for message in messages:
@@ -525,6 +470,6 @@ class Pool:
             self._crew.forget(member)
         else:
             self._crew.bury(member, how)
-        self._start_workers()
+        self._births.start()
         self._offer()
         self._send_reports()

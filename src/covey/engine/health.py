@@ -1,0 +1,197 @@
+"""Whether all is well: what a person should know about pools, workers and waiting jobs, and what to do about it.
+
+The rules are in docs/operations.md, one row for each finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from ..core.view import Finding, PoolView, QueueView, WorkerView
+from ..env import alive, boot, hostname
+
+Health = Literal["fine", "warning", "broken"]
+Lane = tuple[str, str]  # queue, kind: jobs of it wait
+MOST_NAMES = 5
+
+
+# ── one pool ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_alive(pool: PoolView) -> bool:
+    """Whether the pool lives, as far as this process can tell: exactly on its own host, by the beat elsewhere."""
+    here = boot()
+    if pool.boot == here:
+        return alive(pool.pid, pool.ticks)
+    if pool.host == hostname() and pool.boot.partition(":")[0] != here.partition(":")[0]:
+        return False  # this host has been restarted since
+    return pool.beat_age_s < pool.lease_s
+
+
+def is_frozen(pool: PoolView) -> bool:
+    """Whether its process is there, on this host, and has been silent for longer than its lease."""
+    return pool.boot == boot() and pool.beat_age_s > pool.lease_s and alive(pool.pid, pool.ticks)
+
+
+def takes_jobs(pool: PoolView) -> bool:
+    return pool.state != "stopping" and is_alive(pool)
+
+
+def serves(pool: PoolView, queue: str) -> bool:
+    return pool.queues is None or queue in pool.queues
+
+
+def title(pool: PoolView, queue: str, kind: str) -> str:
+    """What the pool calls the workers that run such jobs."""
+    return f"{queue} ({kind})" if pool.types else kind
+
+
+def can_run(pool: PoolView, queue: str, kind: str) -> bool:
+    """Whether it has workers for such jobs, or has not given up having them."""
+    return serves(pool, queue) and kind in pool.kinds and title(pool, queue, kind) not in pool.given_up
+
+
+def lane_of(pool: PoolView, queue: str, kind: str) -> list[WorkerView]:
+    """The workers that run such jobs; a pool without types has them for every queue that it serves."""
+    wanted = queue if pool.types else None
+    return [worker for worker in pool.workers if worker.queue == wanted and (worker.mode or "command") == kind]
+
+
+def latest(workers: Iterable[WorkerView]) -> WorkerView:
+    return max(workers, key=lambda worker: worker.started_at or "")
+
+
+def places(pool: PoolView, queue: str) -> int:
+    """How many jobs of the queue it runs at a time."""
+    return pool.types.get(queue, 0) if pool.types else pool.count
+
+
+# ── the whole ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def examine(
+    pools: Sequence[PoolView], queues: Sequence[QueueView], waiting: Iterable[Lane], *, orphans: int, dead: int
+) -> list[Finding]:
+    """Everything worth a word, the worst first."""
+    living = [pool for pool in pools if is_alive(pool)]
+    paused = [queue.name for queue in queues if queue.paused]
+    depth = {queue.name: queue.counts.get("pending", 0) for queue in queues if not queue.paused}
+    lanes = [lane for lane in waiting if lane[0] not in paused]
+    found = [
+        *_silent(living),
+        *_given_up(living, lanes),
+        *_fallen(living),
+        *_gone([pool for pool in pools if pool not in living]),
+        *_unserved([pool for pool in living if pool.state != "stopping"], living, lanes, depth),
+    ]
+    if orphans:
+        text = f"{orphans} jobs belong to pools that are no longer known"
+        found.append(_warning(text, "a pool hands them back once it has run for a lease"))
+    if dead:
+        found.append(_warning(f"{dead:,} dead letters", "`covey dlq list`"))
+    if paused:
+        found.append(Finding(level="note", text=f"paused: {', '.join(paused)}"))
+    return sorted(found, key=lambda finding: ("broken", "warning", "note").index(finding.level))
+
+
+def verdict(findings: Iterable[Finding]) -> Health:
+    levels = {finding.level for finding in findings}
+    return "broken" if "broken" in levels else "warning" if "warning" in levels else "fine"
+
+
+def sentence(finding: Finding) -> str:
+    """What was found and what to do, in one line."""
+    return f"{finding.text}; {finding.advice}" if finding.advice else finding.text
+
+
+def _silent(living: Sequence[PoolView]) -> Iterable[Finding]:
+    for pool in living:
+        if is_frozen(pool):
+            text = (
+                f"pool {pool.id} (pid {pool.pid}) has been silent for {pool.beat_age_s:.0f} s, its lease is "
+                f"{pool.lease_s:g} s: it is frozen or cannot reach the database"
+            )
+            yield _broken(text, _see(pool, f"`kill -CONT {pool.pid}`, or end it and start another"))
+
+
+def _given_up(living: Sequence[PoolView], lanes: Sequence[Lane]) -> Iterable[Finding]:
+    """Broken where jobs wait for exactly that and nobody else can run them."""
+    stuck = [lane for lane in lanes if not any(takes_jobs(pool) and can_run(pool, *lane) for pool in living)]
+    for pool in living:
+        missed = {title(pool, *lane) for lane in stuck if serves(pool, lane[0])}
+        for what, why in pool.given_up.items():
+            text = f"no {what} worker can start in pool {pool.id}: {why}"
+            advice = _see(pool, "mend it and restart the pool")
+            yield _broken(f"jobs wait, and {text}", advice) if what in missed else _warning(text, advice)
+
+
+def _fallen(living: Sequence[PoolView]) -> Iterable[Finding]:
+    for pool in living:
+        fallen = [worker for worker in pool.workers if worker.state == "dead" and not _is_given_up(pool, worker)]
+        if fallen:
+            last = latest(fallen)
+            count = "1 worker" if len(fallen) == 1 else f"{len(fallen)} workers"
+            text = f"{count} of pool {pool.id} could not start, last {last.name}: {last.error}"
+            yield _warning(text, _see(pool, "others are tried in their place"))
+
+
+def _gone(pools: Sequence[PoolView]) -> Iterable[Finding]:
+    here = [pool for pool in pools if pool.host == hostname()]
+    if here:
+        text = f"pools are gone: {_names([f'{pool.name} ({pool.held} jobs)' for pool in here])}"
+        yield _warning(text, "`covey worker reap` or the next pool hands their jobs back")
+    if elsewhere := [pool for pool in pools if pool not in here]:
+        text = f"pools are gone: {_names([f'{pool.name} on {pool.host} ({pool.held} jobs)' for pool in elsewhere])}"
+        yield _warning(text, "a running pool hands their jobs back after a lease of silence")
+
+
+def _unserved(
+    taking: Sequence[PoolView], living: Sequence[PoolView], lanes: Sequence[Lane], depth: dict[str, int]
+) -> Iterable[Finding]:
+    jobs = sum(depth.values())
+    if not taking:
+        if jobs:
+            who = "every pool is stopping" if living else "no worker runs"
+            yield _warning(f"{_wait(jobs)} and {who}", "`covey worker start`")
+        return
+    alone = sorted({queue for queue, _ in lanes if not any(serves(pool, queue) for pool in taking)})
+    if alone:
+        count = sum(depth.get(queue, 0) for queue in alone)
+        text = f"{_wait(count)} in queues that no pool serves: {_names(alone)}"
+        yield _warning(text, f"`covey worker start --queue {alone[0]}`")
+    for kind, what in (("command", "commands"), ("sync", "Python tasks"), ("async", "async Python tasks")):
+        able = [pool for pool in taking if kind in pool.kinds]
+        unable = sorted(
+            queue
+            for queue, wanted in lanes
+            if wanted == kind and queue not in alone and not any(serves(pool, queue) for pool in able)
+        )
+        if unable:
+            text = f"{what} wait in queues whose pools cannot run them: {_names(unable)}"
+            yield _warning(text, "`covey worker start --app MODULE:APP`")
+
+
+def _is_given_up(pool: PoolView, worker: WorkerView) -> bool:
+    return title(pool, worker.queue or "", worker.mode or "command") in pool.given_up
+
+
+def _wait(jobs: int) -> str:
+    return "1 job waits" if jobs == 1 else f"{jobs:,} jobs wait"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
+def _see(pool: PoolView, advice: str) -> str:
+    return f"{advice}; log: {pool.log}" if pool.log else advice
+
+
+def _warning(text: str, advice: str) -> Finding:
+    return Finding(level="warning", text=text, advice=advice)
+
+
+def _broken(text: str, advice: str) -> Finding:
+    return Finding(level="broken", text=text, advice=advice)
