@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from covey.core.model import Child
+from covey.core.model import Child, Claim
 from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.testing import FakeClock, HandPool, check_queue, child, command, sibling
@@ -299,3 +301,45 @@ def test_the_sweep_leaves_a_parent_alone_whose_children_are_at_work(
     assert states(engine, id) == ["waiting"]
     assert healed(engine) == []
     assert len(engine.jobs(Filter()).jobs) == 3
+
+
+# ── at once ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a42_the_last_two_children_may_end_at_the_same_moment_on_two_pools(
+    engine: Engine, connect: Callable[[], Engine], proof: Callable[[int, int], int]
+) -> None:
+    """Each pool has its own connection and thread; whoever comes second settles the parent, and only once."""
+    rounds = proof(50, 1000)
+    pools = [HandPool(connect()) for _ in range(2)]
+    ready = threading.Barrier(2)
+    problems: list[BaseException] = []
+
+    def work(pool: HandPool, claims: list[Claim]) -> None:
+        try:
+            for claim in claims:
+                ready.wait(30)
+                pool.succeed(claim, result="1")
+        except BaseException as problem:
+            problems.append(problem)
+
+    parents = [made.id for made in engine.enqueue([command(joins=n % 2 == 0) for n in range(rounds)])]
+    for claim in pools[0].claim(rounds):
+        pools[0].spawn(claim, child(), child())
+    mine: list[list[Claim]] = [[], []]
+    for claim in pools[0].claim(rounds * 2):
+        kids = mine[claim.id % 2]
+        kids.append(claim)
+    with engine.store.transaction():  # every second child is the other pool's
+        engine.store.dialect.query(f"update jobs set pool = {pools[1].id} where parent_id is not null and id % 2", {})
+    mine[0].sort(key=lambda claim: claim.parent_id or 0)
+    mine[1].sort(key=lambda claim: claim.parent_id or 0)
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(pools, mine, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert states(engine, *parents) == ["pending", "completed"] * (rounds // 2)
+    assert check_queue(engine) == []
+    assert healed(engine) == []

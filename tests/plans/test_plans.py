@@ -41,7 +41,7 @@ def leak_guard() -> None:
 
 def plan(engine: Engine, sql: str) -> str:
     params = dict.fromkeys(re.findall(r":(\w+)", sql), 1)
-    for name in ("ids", "queues", "open", "kinds", "states", "names"):
+    for name in ("ids", "queues", "open", "kinds", "states", "names", "parents", "keys"):
         if name in params:
             params[name] = json.dumps([1, 2])  # type: ignore[assignment]
     rows = engine.store.dialect.query(f"explain query plan {sql}", params)
@@ -50,7 +50,7 @@ def plan(engine: Engine, sql: str) -> str:
 
 def test_a_claim_reads_the_ready_index_in_order_and_sorts_nothing(crowded: Engine) -> None:
     found = plan(crowded, SQL["lane"])
-    assert "INDEX jobs_ready (queue=? AND kind=?)" in found
+    assert "COVERING INDEX jobs_ready (queue=? AND kind=?)" in found
     assert "TEMP B-TREE" not in found
     assert "SCAN jobs" not in found
 
@@ -87,6 +87,21 @@ EXPECTED = {
     "prune_events": ["events_at (at<?)"],
     "events_of_job": ["events_job (job_id=?)"],
     "attempts_of": ["PRIMARY KEY (job_id=?)"],
+    "free_lane": ["jobs_ready (queue=? AND kind=?)"],
+    "owned_lane": ["jobs_lane (queue=? AND lane=? AND kind=?)"],
+    "running_in": ["jobs_held"],
+    "next_deadline": ["jobs_deadline"],
+    "expired": ["jobs_deadline (tree_deadline_at"],
+    "unfinished_below": ["jobs_children (parent_id=? AND child_no>?)", "jobs_children (parent_id=?)"],
+    "next_child": ["jobs_children (parent_id=? AND child_no>?)"],
+    "infos_below": ["jobs_children (parent_id=?)"],
+    "outcomes": ["jobs_children (parent_id=?)"],
+    "calls_of_children": ["jobs_child_key (parent_id=? AND key=?)"],
+    "held_in_tree": ["jobs_held"],
+    "last_children": ["jobs_children (parent_id=?)"],
+    "stuck_parents": ["jobs_still", "jobs_children (parent_id=?)"],
+    "count_ends": ["INTEGER PRIMARY KEY"],
+    "change_many": ["INTEGER PRIMARY KEY"],
 }
 
 
@@ -104,12 +119,15 @@ VIEWS = {
     "where_batch": "jobs_batch (batch=?)",
     "where_ids": "INTEGER PRIMARY KEY (rowid=?)",
     "where_before": "INTEGER PRIMARY KEY (rowid<?)",
+    "where_parent": "jobs_children (parent_id=? AND child_no>?)",
 }
 
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_page_is_found_by_index(crowded: Engine, name: str) -> None:
-    found = plan(crowded, f"{SQL['view']} where {SQL[name]} order by j.id desc limit :limit")
+    order = "j.child_no" if name == "where_parent" else "j.id desc"
+    found = plan(crowded, f"{SQL['view']} where {SQL[name]} order by {order} limit :limit")
+    assert name != "where_parent" or "TEMP B-TREE" not in found, found
     assert VIEWS[name] in found, found
     assert "SCAN j\n" not in found + "\n", found
 

@@ -92,6 +92,14 @@ def spawn_and_fail(ctx: Context, how: str) -> None:
     time.sleep(1000)
 
 
+@app.task
+def fails_once(ctx: Context, count: int) -> None:
+    for number in range(count):
+        ctx.spawn(leaf, number, key=f"leaf-{number}" if ctx.attempt > 1 else f"old-{number}")
+    if ctx.attempt == 1:
+        raise Retry("once more", after=0.01)
+
+
 @app.task(backoff_base=1, max_backoff=0.01)
 def killed_after(ctx: Context, count: int, k: int) -> int:
     """Its first attempt is killed after k of the spawns."""

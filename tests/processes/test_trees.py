@@ -102,6 +102,15 @@ def test_a_run_that_fails_after_spawning_has_spawned_nothing(own: Yard) -> None:
     assert own.traces() == []
 
 
+def test_the_next_attempt_begins_with_an_empty_list(shared: Yard) -> None:
+    id = shared.call("fails_once", 3)
+    script = 'echo \'{"command": "true"}\' >> $COVEY_SPAWN; [ $COVEY_ATTEMPT = 2 ]'
+    command = shared.shell(script, **SOON)
+    shared.completes(id, command)
+    assert [child.key for child in children(shared, id)] == ["leaf-0", "leaf-1", "leaf-2"]
+    assert len(children(shared, command)) == 1
+
+
 def test_what_the_lines_of_a_command_get_wrong_is_said_with_the_number_of_the_line(shared: Yard) -> None:
     good = '{"command": "true"}\\n'
     wrong = {

@@ -34,9 +34,9 @@ class Lanes:
                 continue
             owner = self._owner.get(queue)
             if owner is None:
-                lanes.append(Lane(queue, kind, most))
+                lanes.append(Lane(queue, kind, most, serial=queue in self._owner))
             else:
-                lanes += (Lane(queue, kind, most, owner), Lane(queue, kind, most, 0))
+                lanes += (Lane(queue, kind, most, True, owner), Lane(queue, kind, most, True, 0))
         return lanes
 
     def admits(self, id: int, queue: str, lane: int | None) -> bool:

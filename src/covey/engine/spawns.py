@@ -163,6 +163,8 @@ class Spawning:
         return root.queue if root is not None else row.queue
 
     def _insert_uncles(self, uncles: Sequence[tuple[Spec, bool, Row | None]]) -> None:
+        if not uncles:
+            return
         specs = [spec for spec, _, holder in uncles if holder is None]
         ids = self.store.dialect.take_ids("jobs", len(specs))
         places = (self._place_of_uncle(id, spec) for id, spec in zip(ids, specs, strict=True))

@@ -42,11 +42,9 @@ class Trees:
     # ── what happened ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def completed(self, done: Iterable[Done]) -> None:
-        """Plain successes: most have no family at all."""
+        """Plain successes of jobs that have a family, a lane or uncles: most have none."""
         self._ends += [
-            End(each.id, "completed", each.parent_id, each.child_no, each.lane, bool(each.waited_for))
-            for each in done
-            if each.parent_id is not None or each.lane is not None or each.waited_for
+            End(each.id, "completed", each.parent_id, each.child_no, each.lane, bool(each.waited_for)) for each in done
         ]
 
     def ended(self, row: Row, state: State) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from .. import config
@@ -17,7 +17,7 @@ from ..core.model import Claim, Held, LostPool, PoolInfo, Registered, Reply, Rep
 from ..env import failpoint
 from ..errors import Refused
 from ..store.dialect import Listener
-from ..store.store import Done, Lane, Store
+from ..store.store import Lane, Store
 from . import duties, leftovers
 from .lanes import Lanes
 from .spawns import Spawning
@@ -164,14 +164,14 @@ class Turns:
             self._apply_one(report, rows.get(report.id), turn.pool, reply, trees) for report in others
         )
 
-    def _complete_plain(self, reports: list[Report], trees: Trees) -> Mapping[int, Done]:
+    def _complete_plain(self, reports: list[Report], trees: Trees) -> set[int]:
         """Successes without children or output, all at once: the rules make each COMPLETED, the fence guards them."""
         if not reports:
-            return {}
-        done = self.store.complete(reports, trees.now)
+            return set()
+        done, kin = self.store.complete(reports, trees.now)
         if results := [report for report in reports if report.result is not None and report.id in done]:
             self.store.set_results(results)
-        trees.completed(done.values())
+        trees.completed(kin)
         return done
 
     def _apply_one(self, report: Report, row: Row | None, pool: int, reply: Reply, trees: Trees) -> bool:

@@ -213,6 +213,13 @@ select busy.queue, wanted.value from busy, json_each(:kinds) wanted
 where exists (select 1 from {jobs} where state = 'pending' and queue = busy.queue and kind = wanted.value)
 
 -- name: lane
+-- Read from the index alone.
+select -priority, seq, id, kind, queue, null from {jobs}
+where state = 'pending' and queue = :queue and kind = :kind
+order by priority desc, seq, id limit :limit
+
+-- name: free_lane
+-- Of a serial queue that belongs to nobody.
 select -priority, seq, id, kind, queue, lane from {jobs}
 where state = 'pending' and queue = :queue and kind = :kind
 order by priority desc, seq, id limit :limit

@@ -29,6 +29,7 @@ class Lane(NamedTuple):
     queue: str
     kind: str
     most: int
+    serial: bool = False
     owner: int | None = None
 
 
@@ -125,10 +126,15 @@ class Store(Families):
             info=report.info if report else None,
         )
 
-    def complete(self, reports: Sequence[Report], now: int) -> dict[int, Done]:
-        """The plain successes of a turn, in one statement; by id those that were still the reporter's to end."""
+    def complete(self, reports: Sequence[Report], now: int) -> tuple[set[int], list[Done]]:
+        """The plain successes of a turn, in one statement.
+
+        The ids of those that were still the reporter's to end; and of these the ones whose family must know.
+        """
         done = [(r.id, r.fence, r.worker, r.started_at, r.exit_code, r.info) for r in reports]
-        return {row[0]: Done(*row) for row in self.ask("complete", done=json_text(done), now=now)}
+        rows = self.ask("complete", done=json_text(done), now=now)
+        kin = [Done(*row) for row in rows if row[1] is not None or row[3] is not None or row[4]]
+        return {row[0] for row in rows}, kin
 
     def set_results(self, reports: Sequence[Report]) -> None:
         self.many("set_result", ({"id": r.id, "body": r.result} for r in reports))
@@ -189,8 +195,10 @@ class Store(Families):
             given, share = len(rows), share * 4
 
     def _pending(self, lane: Lane, limit: int) -> Tuples:
-        if lane.owner is None:
+        if not lane.serial:
             return self.ask("lane", queue=lane.queue, kind=lane.kind, limit=limit)
+        if lane.owner is None:
+            return self.ask("free_lane", queue=lane.queue, kind=lane.kind, limit=limit)
         return self.ask("owned_lane", queue=lane.queue, kind=lane.kind, owner=lane.owner, limit=limit)
 
     def views(self, where: Sequence[str], limit: int, order: str = "j.id desc", **params: Any) -> Tuples:
