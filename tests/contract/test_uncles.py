@@ -10,7 +10,7 @@ from covey.errors import Refused
 from covey.testing import FakeClock, HandPool, after, child, command
 from covey.testing.hand import report
 
-from .family import children, root, states
+from .family import children, claims, root, states
 
 
 def newest(engine: Engine) -> int:
@@ -139,6 +139,18 @@ def test_a_dead_root_keeps_its_uncle_blocked_because_a_retry_may_turn_it(engine:
     assert states(engine, id, uncle) == ["waiting", "blocked"]
     pool.succeed(pool.claim_one())
     assert states(engine, id, uncle) == ["completed", "pending"]
+
+
+def test_a_retried_root_is_waited_for_again(engine: Engine, pool: HandPool) -> None:
+    first, kid, uncle = with_uncle(engine, pool, unique_key="k")
+    second, other, _ = with_uncle(engine, pool, unique_key="k")
+    running = claims(pool, 2)
+    pool.fail(running[kid])
+    engine.retry([first])
+    pool.succeed(running[other])
+    assert states(engine, first, second, uncle) == ["waiting", "completed", "blocked"]
+    pool.succeed(pool.claim_one())
+    assert states(engine, first, uncle) == ["completed", "pending"]
 
 
 def test_an_uncle_that_runs_always_runs_after_a_dead_root_too(engine: Engine, pool: HandPool) -> None:
