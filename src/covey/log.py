@@ -34,13 +34,20 @@ class LogFile:
 
     def _put_aside(self) -> None:
         """In the place of the same descriptor, so that whoever is started from now on inherits the new file."""
-        for number in range(KEPT - 1, 0, -1):
-            older = f"{self.path}.{number - 1}" if number > 1 else self.path
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(older, f"{self.path}.{number}")
+        if self._is_current():  # else another process has done so
+            for number in range(KEPT - 1, 0, -1):
+                older = f"{self.path}.{number - 1}" if number > 1 else self.path
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(older, f"{self.path}.{number}")
         fresh = self._open()
         os.dup2(fresh, self.fd, inheritable=False)
         os.close(fresh)
+
+    def _is_current(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self.fd))
+        except FileNotFoundError:
+            return False
 
     def close(self) -> None:
         os.close(self.fd)

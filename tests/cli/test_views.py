@@ -289,6 +289,9 @@ def test_what_was_given_up_is_a_warning_and_broken_once_jobs_wait_for_it(covey: 
     why = covey("why", str(made.id)).out
     assert "no sync worker can start in pool 1: no module; log: /logs/pool.log" in why
     assert "next in line" in covey("why", "1").out
+    engine.pause("default")
+    assert [level for level, _ in found(engine)] == ["warning", "note"]
+    engine.resume("default")
     other = HandPool(engine, here())
     assert [level for level, _ in found(engine)] == ["warning"]
     assert "4 workers serve" in engine.why(made.id).reason

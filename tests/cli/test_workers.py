@@ -333,9 +333,14 @@ def parsed(text: str) -> dict[str, dict[str, str]]:
 
 
 def command_of(text: str) -> list[str]:
-    """The words that systemd would run, its quotes, specifiers and variables undone."""
-    first, *rest = shlex.split(parsed(text)["Service"]["ExecStart"])
-    return [first.replace("%%", "%"), *(word.replace("%%", "%").replace("$$", "$") for word in rest)]
+    """The words that systemd would run, its quotes, specifiers and variables undone; none of the latter may be left."""
+    first, *rest = [single("%", word) for word in shlex.split(parsed(text)["Service"]["ExecStart"])]
+    return [first, *(single("$", word) for word in rest)]
+
+
+def single(mark: str, word: str) -> str:
+    assert mark not in word.replace(mark * 2, ""), f"systemd would replace something in {word!r}"
+    return word.replace(mark * 2, mark)
 
 
 def test_a_unit_has_all_that_a_pool_needs(covey: CommandLine) -> None:

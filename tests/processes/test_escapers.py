@@ -40,7 +40,7 @@ class Cage:
     job: int
     seen: int = 0  # how many processes it had before its end
     left: list[int] = field(default_factory=list)  # who lived when all should have been gone
-    took_s: float = 0.0  # from its end to the last sign of them
+    let_go_too_early: list[int] = field(default_factory=list)  # who lived when no pool held the job any more
     view: JobView | None = None  # its job afterwards
     told: str = ""  # what the pools had to say
     seen_again: str = ""  # who was there of the first run when the second began
@@ -105,15 +105,18 @@ class Zoo:
             self.pool.process.wait()
 
     def watch(self, within_s: float, *, since: Callable[[Cage], float] | None = None) -> None:
-        """Each cage says who is left when that time is over, and when it was empty. ``since``: on the wall clock."""
+        """Each cage says who is left when that time is over. ``since`` when: on the wall clock."""
         began = time.time()
         starts = {cage.marker: since(cage) if since else began for cage in self.cages.values()}
         last = max(starts.values(), default=began) + within_s
         sizes: dict[str, int] = {}
         empty: dict[str, list[float]] = {marker: [] for marker in starts}  # looks in a row that found nobody
         while True:
+            free = {cage.marker for cage in self.cages.values() if self.job(cage).pool is None}
             found, now = self.look(), time.time()
             for marker, pids in found.items():
+                if pids and marker in free:
+                    self.cage(marker).let_go_too_early = pids
                 size = os.path.getsize(marker)
                 if not pids and sizes.get(marker, size) == size:
                     empty[marker].append(now)
@@ -125,8 +128,6 @@ class Zoo:
             if all(len(looks) >= 3 for looks in empty.values()) or now > last + 1:
                 break
             time.sleep(0.02)
-        for marker, looks in empty.items():
-            self.cage(marker).took_s = looks[0] - starts[marker] if looks else float("inf")
 
     def note(self) -> None:
         """The cages say what became of the jobs."""
@@ -356,9 +357,11 @@ def cage(end: End, animal: Animal, tmp_path: Path, proof: Callable[[int, int], i
 def test_nothing_of_a_job_outlives_it(cage: Cage, end: End, animal: Animal) -> None:
     assert cage.seen >= (200 if animal.name == "crowd-of-200" else 1)
     assert not cage.left, f"{len(cage.left)} processes are left: {cage.left}"
+    assert not cage.let_go_too_early, "its job could have run elsewhere while these were still there"
     job = cage.view
     assert job
     assert (job.state, job.attempts, job.interruptions) == (end.state, end.attempts, end.interruptions), cage.told
+    assert "Traceback" not in cage.told
     assert (job.error or "").startswith(end.error or ""), cage.told
     assert bool(job.error) == bool(end.error), cage.told
     if end.name == "normal":  # no time is lost waiting for a pipe, or for those who do not want to end

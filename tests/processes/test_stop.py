@@ -58,11 +58,20 @@ def test_a57_help_and_wrong_usage_never_start_a_pool(yard: Yard, words: list[str
         ("1 / 0", "division by zero"),
         ("import os; os._exit(3)", "the import ended the process"),
         ("import sys; sys.exit('nope')", "nope"),
-        ("app = 7", "is not a Covey app"),
-        ("", "app"),
     ],
 )
-def test_a56_an_app_that_cannot_be_imported_ends_the_pool_with_one_line(yard: Yard, code: str, reason: str) -> None:
+def test_an_app_that_breaks_on_import_is_said_and_commands_go_on(yard: Yard, code: str, reason: str) -> None:
+    (yard.home / "broken.py").write_text(code)
+    pool = yard.pool(app="broken:app").started()
+    yard.completes(yard.shell("true"))
+    assert reason in pool.said()
+    assert "failed: " in pool.said()
+    assert "Traceback" not in pool.said()
+    assert pool.stop(signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize(("code", "reason"), [("app = 7", "is not a Covey app"), ("", "app")])
+def test_a56_an_app_that_is_not_there_ends_the_pool_with_one_line(yard: Yard, code: str, reason: str) -> None:
     (yard.home / "broken.py").write_text(code)
     pool = yard.pool(app="broken:app")
     assert pool.ended() not in (0, None)

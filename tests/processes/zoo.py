@@ -427,3 +427,15 @@ def turns_stop_into_an_error(text: str) -> None:
         time.sleep(1000)
     except BaseException as error:
         raise RuntimeError("wrapped") from error
+
+
+# ── at the second try ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@app.task
+def fails_once(name: str) -> None:
+    try:
+        os.mkdir(name)
+    except FileExistsError:
+        return
+    raise ValueError("not yet")

@@ -47,8 +47,9 @@ class Reaped(Struct, kw_only=True):
 def reap(dry_run: DryRun = False, json: Json = False, db: Db = None) -> int:
     """Do by hand what the next pool does before it claims: end what lost pools left, hand their jobs back.
 
-    A pool of this host is lost when its process is gone. Only processes that carry the mark of this queue and of a lost
-    pool are ended, with what they started. Exits 1 if some could not be.
+    A pool of this host is lost when its process is gone. Only what carries its mark is ended, with what that started.
+
+    Exits 1 if a process could not be ended.
     """
     from ..log import Log
     from ..pool.neighbours import Neighbours

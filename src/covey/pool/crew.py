@@ -158,18 +158,21 @@ class Crew:
 
     def bury(self, member: Member, how: str) -> None:
         """The member is no more; another one is wanted in its place, the later the more often they die young."""
-        self.forget(member)
         lane: Lane = (member.type, member.kind)
         if member.orphan and member.state != "ready":  # its zygote's fault
+            self.forget(member)
             self.want_again(member, first=member.first)
             return
-        if member.state != "ready":
+        fallen = member.state != "ready"
+        if fallen:
             self._fall(member, how)
         elif member.retiring:
             self._note("recycled", member.name, f"{member.retiring}; {member.done} jobs")
         else:
             self._note("killed" if member.doomed else "failed", member.name, member.error or how)
-        young = time.monotonic() - member.began < SHORT_LIFE_S and not member.done
+        self.forget(member)
+        # A start may take long to fail; it is a short life all the same.
+        young = fallen or (time.monotonic() - member.began < SHORT_LIFE_S and not member.done)
         lives = self._short_lives[lane] = self._short_lives.get(lane, 0) + 1 if young else 0
         if member.state == "broken" and lives >= GIVE_UP:
             self._give_up(lane, member.error or how)

@@ -133,6 +133,7 @@ class Exchange:
         """People see these workers, and what cannot start."""
         with self._lock:
             self._roster, self._given_up = roster, given_up
+        self._source.wake()
 
     def note(self, kind: str, worker: str | None, text: str | None) -> None:
         """What happened, to which worker, more of it: in the books after the next turn."""

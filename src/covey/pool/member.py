@@ -105,6 +105,7 @@ class Member:
             while (dispatch := wire.receive_job(self.far, wire.DONT_WAIT)) is not None:
                 if self.flights.pop(dispatch.serial, None):
                     claims.append(dispatch.claim)
+                    self.left = None if self.left is None else self.left + 1
         return claims
 
     def read(self) -> list[wire.FromWorker]:

@@ -18,6 +18,7 @@ class Roster:
         self._beat_at = 0.0
         self._due = False  # something happened since it was last shown
         self._key: object = None
+        self._coming = False
 
     def wake_at(self, now: float) -> float:
         """When there may be something to show."""
@@ -25,7 +26,9 @@ class Roster:
 
     def news(self, now: float) -> list[WorkerState] | None:
         """Everybody's state, if it is time or if it has changed."""
-        beat = now >= self._beat_at
+        coming = self._crew.coming()
+        beat = now >= self._beat_at or (self._coming and not coming)  # everybody is there: worth a look at once
+        self._coming = coming
         self._due = not beat and now < self._soon_at
         if self._due:
             return None

@@ -255,8 +255,9 @@ def _log_file(directory: str | None, name: str) -> LogFile | None:
     try:
         os.makedirs(directory, exist_ok=True)
         for entry in os.scandir(directory):
-            if entry.stat().st_mtime < time.time() - OLD_LOG_S:
-                os.unlink(entry)
+            with contextlib.suppress(OSError):  # another pool that starts now may have been faster
+                if entry.stat().st_mtime < time.time() - OLD_LOG_S:
+                    os.unlink(entry)
         return LogFile(os.path.join(directory, f"{name.replace('/', '-')}.log"))
     except OSError:
         return None  # a read-only place: standard error is enough to work

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import resource
@@ -62,6 +63,11 @@ class Zygote:
         return self._control.fileno() not in ready or self._listen()
 
     def _preload(self) -> wire.Preloaded:
+        """What workers need is imported once, before they are forked; then the app."""
+        importlib.import_module("covey.worker.commands")
+        if self._setting.app is not None:
+            importlib.import_module("covey.worker.functions")
+            importlib.import_module("covey.worker.coroutines")
         if self._setting.app is None or not self._preloads:
             return wire.Preloaded({})
         try:
