@@ -15,13 +15,13 @@ MEASURES = (
     "enqueue",
     "pickup",
     "commands",
+    "trees",
     "startup",
     "idle",
     "fairness",
     "claim",
     "cli",
     "gate",
-    "trees",
 )
 
 

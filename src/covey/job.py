@@ -167,7 +167,7 @@ class Job(Generic[R_co]):
     def retry(self, *, again: bool = False, all: bool = False) -> Job[R_co]:
         """It is pending again after it failed, died or was cancelled; with ``again``, a copy of it is (returned).
 
-        A job with children waits again for those that did not complete; with ``all`` they are deleted and it runs anew.
+        A job with children waits again for those that did not complete; with ``all`` they go and it runs anew.
         """
         (change,) = self._connection.client.retry([self.id], again=again, all=all)
         self._view = None

@@ -64,7 +64,7 @@ class Animal:
     kind: Any = "command"
     ups: int = 1  # how many of its processes say that they are up
     can_end: bool = True  # its main process ends by itself when it may
-    wears_mark: bool = True  # its environment tells whose it is; else only its descent does
+    chase_s: float = 0.0  # how much longer it may take to be caught
 
     def words(self, *given: object) -> list[str]:
         return ["/bin/sh", "-c", f"{_AGAIN}\n{self.script}", self.name, *map(str, given)]
@@ -159,14 +159,14 @@ COMMANDS = [
         head -c "$3" /dev/zero | tr '\\0' '\\n'
         while :; do head -c 100000 /dev/zero; sleep 0.05; done &
         {_END}"""),
-    Animal("runs-away", f"{_HERE}; {_PYTHON} '{_RUNNER}' & {_END}"),
+    Animal("runs-away", f"{_HERE}; {_PYTHON} '{_RUNNER}' & {_END}", chase_s=8.0),
     Animal("daemon", f"{_HERE}; {_PYTHON} '{_DAEMON}' \"$1\"; {_END}"),
     Animal("empty-environment", f"""
         {_HERE}
         exec env -i PATH="$PATH" sh -c '
             (setsid sh -c "echo up >&9; sleep 1000; true" &)
             until test -e "$2"; do sleep 0.2; done; date +%s.%N >"$1.ended"' "$0" "$@"
-        """, wears_mark=False),
+        """),
 ]  # fmt: skip
 
 
