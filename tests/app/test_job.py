@@ -11,7 +11,7 @@ import pytest
 
 from covey import Covey, Job, JobFailed, NotFound, Refused, WaitTimeout
 from covey.core.model import Output
-from covey.testing import HandPool
+from covey.testing import HandPool, child
 
 from . import functions
 
@@ -110,6 +110,15 @@ def test_retry_again_is_a_new_job(worker: HandPool, job: Job[int]) -> None:
     copy = job.retry(again=True)
     assert copy.id != job.id
     assert (copy.state, copy.view.args, job.state) == ("pending", [[1], {"b": 2}], "completed")
+
+
+def test_retry_of_a_parent_keeps_its_children_or_starts_over(worker: HandPool, job: Job[int]) -> None:
+    worker.spawn(worker.claim_one(), child(max_attempts=1))
+    worker.fail(worker.claim_one())
+    assert (job.state, job.view.children.failed) == ("dead", 1)
+    assert (job.retry().state, job.view.children.total) == ("waiting", 1)
+    worker.fail(worker.claim_one())
+    assert (job.retry(all=True).state, job.view.children.total) == ("pending", 0)
 
 
 def test_remove_forgets_it(app: Covey, job: Job[int]) -> None:

@@ -70,7 +70,7 @@ def report(dispatch: wire.Dispatch, outcome: str, started_at: int, output: Outpu
 
 
 def job_environment(base: dict[str, str], mark: str, dispatch: wire.Dispatch) -> dict[str, str]:
-    """What a command sees: its job, never where the queue lives or how to get in."""
+    """What a command sees: its job and its tree, never how to get into the queue."""
     claim = dispatch.claim
     env = {name: value for name, value in base.items() if not name.startswith("COVEY_")}
     env["COVEY_RUN"] = f"{mark}:{claim.id}:{claim.fence}"
