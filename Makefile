@@ -14,8 +14,9 @@ setup: .venv/ready
 demo: setup
 	$(BIN)/covey demo
 
+# Three at a time on two cores: most tests wait for processes.
 test: setup
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest tests -n 3 --dist loadgroup
 
 proof: setup
 	COVEY_PROOF=full $(BIN)/python -m pytest tests

@@ -17,7 +17,7 @@ from covey.core.times import moment, seconds
 from covey.core.view import JobView, Status
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput
-from covey.testing import HandPool, command, python_task
+from covey.testing import HandPool, command, python_task, until
 
 from .conftest import CommandLine, here, lost, worker
 
@@ -336,7 +336,8 @@ def test_lost_pools_and_orphans_are_a_warning_and_serve_nobody(engine: Engine) -
     engine.enqueue([command(), command()])
     pool = HandPool(engine, lost(name="mill"))
     pool.claim_one()
-    HandPool(engine, name="far", lease_s=0.001)
+    far = HandPool(engine, name="far", lease_s=0.001)
+    until(lambda: next(p for p in engine.pool_views() if p.id == far.id).beat_age_s > 0.001, 5, "its lease is over")
     assert found(engine) == [
         ("warning", "pools are gone: mill (1 jobs)"),
         ("warning", "pools are gone: far on host-a (0 jobs)"),

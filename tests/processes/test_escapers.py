@@ -307,22 +307,12 @@ def inhabitants(end: End) -> list[Animal]:
     ]
 
 
-# What is known to be wrong; the rest of the matrix must not wait for it.
-WRONG = {
-    "time-out-python-turns-its-stop-into-an-error": "what a task has started is only ended if it lets its stop pass",
-    "cancel-python-turns-its-stop-into-an-error": "what a task has started is only ended if it lets its stop pass",
-    "zygote-and-workers-killed-runs-away": "the pool looks only once for what orphaned workers have left",
-}
-# There a job is said to be lost before what it left behind has been ended.
-TOO_EARLY = "zygote-and-workers-killed"
-
-
 def pairs() -> Iterator[Any]:
     for end in ENDS:
         for animal in inhabitants(end):
-            name = f"{end.name}-{animal.name}"
-            marks = [pytest.mark.xfail(reason=WRONG[name], strict=False)] if name in WRONG else []
-            yield pytest.param(end, animal, id=name, marks=marks)
+            # One night per end, whichever process of the test run it is spent in.
+            group = pytest.mark.xdist_group(f"escapers-{end.name}")
+            yield pytest.param(end, animal, id=f"{end.name}-{animal.name}", marks=[group])
 
 
 def night(home: Path, end: End, animals: Sequence[Animal], much: int) -> dict[str, Cage]:
@@ -360,7 +350,7 @@ def cage(end: End, animal: Animal, tmp_path: Path, proof: Callable[[int, int], i
 def test_nothing_of_a_job_outlives_it(cage: Cage, end: End, animal: Animal) -> None:
     assert cage.seen >= (200 if animal.name == "crowd-of-200" else 1)
     assert not cage.left, f"{len(cage.left)} processes are left: {cage.left}"
-    if not animal.chase_s and end.name != TOO_EARLY:
+    if not animal.chase_s:
         assert not cage.let_go_too_early, "its job could have run elsewhere while these were still there"
     job = cage.view
     assert job

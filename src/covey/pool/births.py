@@ -121,5 +121,6 @@ class Births:
         with contextlib.suppress(ChildProcessError):
             if member.pid is not None:
                 _, status = os.waitpid(member.pid, 0)
-        self._pool.on_lost(member, describe(status))
+        # First: once the job is said to be lost, it may start elsewhere.
         self._crew.end_strangers(self._nursery.pid if self._nursery else None)
+        self._pool.on_lost(member, describe(status))

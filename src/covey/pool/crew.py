@@ -12,6 +12,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from ..core.model import Kind, WorkerState
+from ..env import start_ticks
 from ..log import Log
 from ..worker import family, wire
 from .forking import Nursery
@@ -225,9 +226,13 @@ class Crew:
     def end_strangers(self, zygote: int | None) -> None:
         """Children of ours that nobody asked for are what dead workers left behind; they are killed."""
         known = {zygote, *(member.pid for member in self.members.values())}
-        for pid in family.children(os.getpid()):
-            if pid not in known:
+        deadline = time.monotonic() + 1.0
+        while strangers := [p for p in family.children(os.getpid()) if p not in known and start_ticks(p)]:
+            for pid in strangers:  # one that forks meanwhile leaves us its child: look again
                 family.send([pid, *family.descendants(pid)], signal.SIGKILL)
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.0005)
 
 
 def describe(status: int) -> str:

@@ -44,7 +44,7 @@ class Functions:
         while (dispatch := receive()) is not None:
             started_at = station.begin(0, dispatch.serial)
             told = self._run(dispatch, started_at)
-            if told.outcome == "stopped" and not family.is_empty():
+            if self._stopped_at and not family.is_empty():  # whatever the task made of its stop
                 self._end_children()
                 station.end(0, dispatch.serial, told)
                 return  # their statuses were taken from under whatever user code still waits for them: begin afresh
@@ -82,7 +82,7 @@ class Functions:
         context = self._context(dispatch) if task.wants_context or task.joined else None
         try:
             try:
-                self._running = dispatch.serial
+                self._running, self._stopped_at = dispatch.serial, 0.0
                 value = _call_alone(task, claim.args) if context is None else _call(task, claim, context)
             finally:
                 self._running = 0
