@@ -16,7 +16,7 @@ demo: setup
 
 # Three at a time on two cores: most tests wait for processes.
 test: setup
-	$(BIN)/python -m pytest tests -n 3 --dist loadgroup
+	$(BIN)/python -m pytest tests -n 3 --dist loadfile
 
 proof: setup
 	COVEY_PROOF=full $(BIN)/python -m pytest tests

@@ -310,9 +310,7 @@ def inhabitants(end: End) -> list[Animal]:
 def pairs() -> Iterator[Any]:
     for end in ENDS:
         for animal in inhabitants(end):
-            # One night per end, whichever process of the test run it is spent in.
-            group = pytest.mark.xdist_group(f"escapers-{end.name}")
-            yield pytest.param(end, animal, id=f"{end.name}-{animal.name}", marks=[group])
+            yield pytest.param(end, animal, id=f"{end.name}-{animal.name}")
 
 
 def night(home: Path, end: End, animals: Sequence[Animal], much: int) -> dict[str, Cage]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import signal
@@ -10,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -261,13 +263,13 @@ def test_a46_a_thousand_children_that_end_at_once_continue_their_parent_once(
     assert own.counts() == {"completed": count + 1}
 
 
-def test_random_kills_lose_no_child_and_add_none(own: Yard, proof: Callable[[int, int], int]) -> None:
+def test_random_kills_lose_no_child_and_add_none(own: Yard, proof: Callable[[Any, Any], Any]) -> None:
     """Pools, zygotes and workers die all the time; each tree has the nodes that it was written with, each once."""
     rng = random.Random(4)
-    widths = [3, 3, 2]
+    widths = proof([3, 3, 2], [5, 10])
     own.engine.set_queue("default", max_depth=3)
     pools = [own.pool(count=2), own.pool(count=2)]
-    trees = [f"tree-{n}" for n in range(proof(3, 30))]
+    trees = [f"tree-{n}" for n in range(proof(3, 200))]
     ids = own.calls("nested", [["nodes", name, widths] for name in trees], max_attempts=1000, **SOON)
     kills: Counter[str] = Counter()
     while not own.engine.wait_for(ids, rng.uniform(0.05, 0.3)) and kills.total() < proof(12, 300):
@@ -280,8 +282,8 @@ def test_random_kills_lose_no_child_and_add_none(own: Yard, proof: Callable[[int
         elif (targets := pool.processes()[1 if victim == "zygote" else 2 :]) and pool.process.poll() is None:
             kill(targets[0] if victim == "zygote" else rng.choice(targets))
         kills[victim] += 1
-    nodes = 1 + 3 + 9 + 18
-    for job in own.completes(*ids, within_s=120):
+    nodes = 1 + sum(math.prod(widths[: depth + 1]) for depth in range(len(widths)))
+    for job in own.completes(*ids, within_s=proof(120, 600)):
         assert job.result == nodes, f"after {kills}: {own.describe(job.id)}"
         assert len(below(own, job.id)) == nodes
     assert own.counts() == {"completed": nodes * len(ids)}
