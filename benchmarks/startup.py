@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import apsw
@@ -30,19 +30,41 @@ import covey.pool.zygote, covey.worker.functions
 from covey.worker.main import load_tasks
 load_tasks({APP!r})
 """
+# The same where every worker is a process of its own that opens the queue and registers there, as a pool does for all.
+REGISTERED_WORKER = """
+import os
+from covey.compose import open_engine
+from covey.core.model import PoolInfo
+from covey.env import boot, hostname, start_ticks
+import covey.worker.commands
+engine, pid = open_engine(os.environ["COVEY_DB"]), os.getpid()
+engine.register(
+    PoolInfo(name=f"w-{pid}", host=hostname(), boot=boot(), pid=pid, ticks=start_ticks(pid) or 0, queues=None,
+             kinds=("command",), count=1, version="", lease_s=30.0)
+)
+"""
 SAY_READY = "\nprint('ready', flush=True)\ninput()"
 
 
 def run(quick: bool) -> Iterator[Figure]:
     rounds = 1 if quick else 3
     inside: list[float] = []
-    shown, fresh, herd = alternate(
-        rounds, lambda: _pool(16, inside), lambda: _fresh(16, COMMAND_WORKER), lambda: _pool(64, [])
+    shown, fresh, bare, herd = alternate(
+        rounds,
+        lambda: _pool(16, inside),
+        lambda: _fresh(16, REGISTERED_WORKER),
+        lambda: _fresh(16, COMMAND_WORKER),
+        lambda: _pool(64, []),
     )
     yield Figure(
-        NAME, "16 workers, exec to shown ready", median(shown), median(fresh), "s", "16 fresh ones in a row", ("≥", 6),
+        NAME, "16 workers, exec to ready and registered", median(shown), median(fresh), "s",
+        "16 fresh worker processes in a row, each registers", ("≥", 6),
         note=f"{median(inside):.2g} s of it from the first request to the last ready",
         given=ratio_of_pairs(fresh, shown),
+    )  # fmt: skip
+    yield Figure(
+        NAME, "the same", median(shown), median(bare), "s", "16 bare interpreters in a row, which open no queue",
+        given=ratio_of_pairs(bare, shown),
     )  # fmt: skip
     yield Figure(
         NAME, "64 workers, the same", median(herd), median(shown), "s", "16 workers", ("≤", 3),
@@ -111,19 +133,21 @@ def _until_shown(db: apsw.Connection, pool: Pool, count: int) -> list[int]:
 def _fresh(count: int, code: str) -> float:
     """Seconds until so many interpreters, started one after the other, have each said that they are ready."""
     processes: list[subprocess.Popen[bytes]] = []
-    began = time.monotonic()
-    try:
-        for _ in range(count):
-            processes.append(_interpreter(code))
-            _hear(processes[-1])
-        return time.monotonic() - began
-    finally:
-        _end(processes)
+    with ground.scratch() as place:
+        environ = os.environ | {"COVEY_DB": ground.new_queue(place)}
+        began = time.monotonic()
+        try:
+            for _ in range(count):
+                processes.append(_interpreter(code, environ))
+                _hear(processes[-1])
+            return time.monotonic() - began
+        finally:
+            _end(processes)
 
 
-def _interpreter(code: str) -> subprocess.Popen[bytes]:
+def _interpreter(code: str, environ: Mapping[str, str] = os.environ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", code + SAY_READY]
-    return subprocess.Popen(command, cwd=ground.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    return subprocess.Popen(command, cwd=ground.ROOT, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def _hear(process: subprocess.Popen[bytes]) -> None:
