@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 from . import env
@@ -34,7 +33,7 @@ def open_engine(url: str | None = None, *, create: bool = True, upgrade: bool = 
 
 def open_dialect(url: str, *, create: bool = True) -> Sqlite:
     if url in ("memory:", "sqlite://:memory:", ":memory:"):
-        return Sqlite.memory(secrets.token_hex(4))
+        return Sqlite.memory(os.urandom(4).hex())
     if url.startswith("memory:"):
         return Sqlite.memory(url.removeprefix("memory:"))
     scheme, marker, rest = url.partition("://")

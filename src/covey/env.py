@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-import secrets
 import signal
 import socket
 import time
-from pathlib import Path
 
-rng = random.Random(secrets.randbits(64))
+rng = random.Random(os.urandom(8))
 
 
 def now() -> int:
@@ -19,7 +17,7 @@ def now() -> int:
 
 
 def new_database_id() -> str:
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()
 
 
 def hostname() -> str:
@@ -29,7 +27,8 @@ def hostname() -> str:
 def boot() -> str:
     """Names the space in which a pid means something: this boot of this machine, this pid namespace."""
     try:
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot_id = file.read().strip()
         return f"{boot_id[:13]}:{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
         return f"{hostname()}:{os.uname().release}"

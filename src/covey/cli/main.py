@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from .ending import end, exit_code_of
 from .opening import close_queues
-from .quick import understood
+from .quick import understood, understood_start
 
 
 def main() -> NoReturn:
@@ -47,6 +47,11 @@ def _run(args: list[str]) -> Any:
 
         words, argv, options = plain
         return submit(words, argv, **options)
+    if "_COVEY_COMPLETE" not in os.environ and (start := understood_start(args)) is not None:
+        from .pooling import start_pool
+
+        gc.enable()
+        return start_pool(**start)
     from .group import root
 
     return root().main(args=args, prog_name="covey", standalone_mode=False)

@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 
 from ..errors import InvalidInput
-from . import worker_start as start
 from .opening import database
 from .options import Db
 from .output import answer
+from .pooling import check_range, count_of, size_of, types_of
 from .worker_start import App, Count, Grace, MaxJobs, MaxMemory, Name, Queues, Workers
 
 SETTLE_S = 15  # after the grace: jobs are killed, and the database may take a while to hear of it
@@ -113,11 +113,11 @@ def _refuse_what_start_would(
     if count == "0":
         raise InvalidInput("--count 0: nobody would work")
     if count is not None:
-        start._count("--count", count)
-    start._check("--max-jobs", max_jobs, 1, 1_000_000_000)
-    start._types(worker or [])
+        count_of("--count", count)
+    check_range("--max-jobs", max_jobs, 1, 1_000_000_000)
+    types_of(worker or [])
     if max_memory is not None:
-        start._size("--max-memory", max_memory)
+        size_of("--max-memory", max_memory)
     for each in queue or ():
         check_queue(each)
 

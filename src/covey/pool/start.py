@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import resource
 import select
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -23,13 +25,13 @@ from ..log import Log, LogFile
 from ..worker import cgroup, family, wire
 from ..worker.main import Setting
 from .care import Parent
-from .crew import Crew
-from .exchange import Exchange
 from .forking import Nursery
 from .neighbours import Neighbours
-from .pool import Pool
 from .sizing import automatic
 from .types import Type, Types, plain, typed
+
+if TYPE_CHECKING:
+    from .exchange import Exchange
 
 PRELOAD_S = 60.0
 OLD_LOG_S = 30 * 86400.0
@@ -140,6 +142,10 @@ class Starter:
         if found is None:
             return 0
         nursery, workers = found
+        from .crew import Crew
+        from .exchange import Exchange
+        from .pool import Pool
+
         neighbours = Neighbours(self._source, registered.database_id, self._log)
         self._exchange = Exchange(
             self._source,
@@ -179,6 +185,7 @@ class Starter:
         """A zygote with the app in it, and the workers that this takes; None if we were told to stop meanwhile."""
         for _ in range(3):
             nursery = self._birth()
+            importlib.import_module(".pool", __package__)  # while the zygote does its own imports
             told = _hear(nursery, signals)
             if not nursery.killed():
                 break

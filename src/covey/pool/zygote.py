@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import json
 import os
 import resource
 import select
@@ -19,9 +18,10 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from array import array
 from typing import Any
+
+import msgspec
 
 from ..core.codec import clean
 from ..env import start_ticks
@@ -75,6 +75,8 @@ class Zygote:
         except NoApp as error:
             return wire.Preloaded({}, error=clean(str(error)), absent=True)
         except BaseException as error:
+            import traceback
+
             traceback.print_exc()
             return wire.Preloaded({}, error=clean(f"{type(error).__name__}: {error}"))
         kinds = {name: "async" if task.is_async else "sync" for name, task in tasks.items()}
@@ -148,7 +150,7 @@ class Zygote:
 
 
 def main(given: str) -> None:
-    options: dict[str, Any] = json.loads(given)
+    options: dict[str, Any] = msgspec.json.decode(given)
     control, preload = socket.socket(fileno=options.pop("control")), options.pop("preload")
     setting = Setting(**options)
     os.set_inheritable(setting.lifeline, False)

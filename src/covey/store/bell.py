@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import select
 import socket
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ class Bell:
                 self._send(name)
 
     def listen(self, who: str) -> Ear:
-        return Ear(self._fd, f"{who}-{os.getpid()}-{secrets.token_hex(4)}")
+        return Ear(self._fd, f"{who}-{os.getpid()}-{os.urandom(4).hex()}")
 
     def close(self) -> None:
         """Twice is harmless: a descriptor that was closed may be somebody else's by now."""

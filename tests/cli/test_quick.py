@@ -1,0 +1,46 @@
+"""The short way past typer means what typer means."""
+
+from __future__ import annotations
+
+import inspect
+from typing import get_args, get_type_hints
+
+import pytest
+
+from covey.cli.pooling import start_pool
+from covey.cli.quick import START, understood_start
+from covey.cli.worker_start import start
+
+
+def test_every_option_of_a_start_is_known_to_both_ways_by_the_same_name() -> None:
+    hints = get_type_hints(start, include_extras=True)
+    declared = {
+        option: name
+        for name in inspect.signature(start).parameters
+        # typer takes the first of them for a default until it has seen that it stands in an annotation
+        for option in (get_args(hints[name])[1].default, *get_args(hints[name])[1].param_decls)
+    }
+    assert declared == START.values | START.numbers | START.lists | START.flags
+    assert list(inspect.signature(start).parameters) == list(inspect.signature(start_pool).parameters)
+    for name, parameter in inspect.signature(start).parameters.items():
+        assert parameter.default == inspect.signature(start_pool).parameters[name].default
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("", {}),
+        ("--count 4 --drain", {"count": "4", "drain": True}),
+        ("-n auto --quiet --grace 3", {"count": "auto", "quiet": True, "grace": 3}),
+        ("--worker a=1 -w b=2 --db q.db", {"worker": ["a=1", "b=2"], "db": "q.db"}),
+        ("--app=tasks:app --max-jobs=10", {"app": "tasks:app", "max_jobs": 10}),
+    ],
+)
+def test_a_plain_start_needs_no_typer(words: str, options: dict[str, object]) -> None:
+    assert understood_start(["worker", "start", *words.split()]) == options
+    assert understood_start(["--db", "x", "worker", "start", *words.split()]) == {"db": "x"} | options
+
+
+@pytest.mark.parametrize("words", ["--help", "--grace 1.5", "--count", "--count -1", "shell", "--no-such", "-n4"])
+def test_what_is_not_plain_is_left_to_typer(words: str) -> None:
+    assert understood_start(["worker", "start", *words.split()]) is None
