@@ -205,6 +205,7 @@ def level(ctx: Context, name: str, deeper: int, width: int) -> None:
 def nested(ctx: Context, name: str, path: str, widths: list[int]) -> int:
     """A tree of these widths. Every run leaves its path; what it counts is checked against that."""
     leave_trace(f"{path} {ctx.attempt}", name)
+    time.sleep(0.005)  # long enough to be killed in
     for number in range(widths[0] if widths else 0):
         ctx.spawn(nested.using(max_attempts=1000), name, f"{path}.{number}", widths[1:], key=f"n-{number}")
     return 1

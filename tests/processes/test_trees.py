@@ -287,6 +287,7 @@ def test_random_kills_lose_no_child_and_add_none(own: Yard, proof: Callable[[Any
         assert job.result == nodes, f"after {kills}: {own.describe(job.id)}"
         assert len(below(own, job.id)) == nodes
     assert own.counts() == {"completed": nodes * len(ids)}
+    print(f"{len(ids)} trees of {nodes} jobs under {dict(kills)}")
 
 
 def kill(pid: int) -> None:
