@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from covey.cli.worker_start import _size, _types
+from covey.cli.pooling import size_of, types_of
 from covey.errors import InvalidInput
 from covey.pool.exchange import Offer
 from covey.pool.sizing import automatic
@@ -45,9 +45,9 @@ def test_a_single_type_keeps_its_name() -> None:
 
 
 def test_types_are_read_from_the_command_line() -> None:
-    assert _types([]) == {}
-    assert _types(["notebook=3", "shell=0"]) == {"notebook": 3, "shell": 0}
-    assert _types(["a=auto", "b=auto", "c=4"]) == {"a": automatic(2), "b": automatic(2), "c": 4}
+    assert types_of([]) == {}
+    assert types_of(["notebook=3", "shell=0"]) == {"notebook": 3, "shell": 0}
+    assert types_of(["a=auto", "b=auto", "c=4"]) == {"a": automatic(2), "b": automatic(2), "c": 4}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_types_are_read_from_the_command_line() -> None:
 )
 def test_types_that_make_no_sense_are_refused(given: list[str]) -> None:
     with pytest.raises(InvalidInput):
-        _types(given)
+        types_of(given)
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_types_that_make_no_sense_are_refused(given: list[str]) -> None:
     ],
 )
 def test_sizes_are_read_as_people_write_them(text: str, size: int) -> None:
-    assert _size("--max-memory", text) == size
+    assert size_of("--max-memory", text) == size
 
 
 @pytest.mark.parametrize("text", ["", "M", "0", "1", "1048575", "1023K", "-1M", "1.5G", "1T", "much", "1 M M"])
 def test_sizes_that_are_none_or_too_small_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="at least 1M"):
-        _size("--max-memory", text)
+        size_of("--max-memory", text)
 
 
 def test_a_type_offers_its_own_count_whoever_else_is_busy() -> None:

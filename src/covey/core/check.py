@@ -61,7 +61,7 @@ def check_tree(spec: Spec) -> None:
 def check_limits(concurrency: object, max_depth: object) -> None:
     limits = concurrency is not None and concurrency is not UNSET
     if limits and (type(concurrency) is not int or not 1 <= concurrency <= 1_000_000):
-        raise InvalidInput(f"concurrency {concurrency!r}: how many jobs at a time, from 1 on; None for no limit")
+        raise InvalidInput(f"concurrency {concurrency!r}: how many jobs at a time, from 1 on; none for no limit")
     if max_depth is not UNSET and (type(max_depth) is not int or not 0 <= max_depth <= 1000):
         raise InvalidInput(f"max_depth {max_depth!r}: from 0 (no children) to 1000")
 
