@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from ..errors import InvalidInput
 from .opening import database, open_queue
@@ -27,23 +28,9 @@ def start_pool(
     db: str | None = None,
 ) -> int:
     """A pool has run until it was stopped; its exit code."""
-    from ..core.check import check_queue
-
-    if worker and (count is not None or queue):
-        raise InvalidInput("--worker QUEUE=N says both queue and count; leave out --count and --queue")
-    if not 0 <= grace <= 86400:
-        raise InvalidInput(f"--grace {grace:g}: seconds, from 0 to 86,400")
-    if app is not None and not all(part for part in app.partition(":")):
-        raise InvalidInput(f"--app {app!r}: write MODULE:APP, as in tasks:app")
-    check_range("--max-jobs", max_jobs, 1, 1_000_000_000)
+    checked = check_start(count, worker, queue, app, grace, max_jobs, max_memory)
     check_range("--max-startup-concurrency", max_startup_concurrency, 1, MOST_WORKERS)
     check_range("--parent-pid", parent_pid, 1, 1 << 22)
-    if count == "0":
-        raise InvalidInput("--count 0: nobody would work; name the queues to leave out with --worker QUEUE=0")
-    workers = types_of(worker or [])
-    limit = None if max_memory is None else size_of("--max-memory", max_memory)
-    queues = tuple(dict.fromkeys(check_queue(each) for each in queue)) if queue else None
-    jobs = 0 if count is None else count_of("--count", count)
     url = database(db)
     engine = open_queue(url, create=True)
     from ..pool.start import PoolOptions, run
@@ -53,9 +40,9 @@ def start_pool(
         engine,
         PoolOptions(
             url=engine.store.dialect.url,  # absolute: a worker may change its directory
-            count=jobs,
-            workers=workers,
-            queues=queues,
+            count=checked.jobs,
+            workers=checked.workers,
+            queues=checked.queues,
             app=app,
             drain=drain,
             grace_s=grace,
@@ -65,8 +52,46 @@ def start_pool(
             parent_pid=parent_pid,
             max_startup=max_startup_concurrency,
             max_jobs=max_jobs,
-            max_memory=limit,
+            max_memory=checked.max_memory,
         ),
+    )
+
+
+class Checked(NamedTuple):
+    """What was asked for, read."""
+
+    jobs: int  # at a time; 0 = by CPU and memory
+    workers: dict[str, int]
+    queues: tuple[str, ...] | None
+    max_memory: int | None
+
+
+def check_start(
+    count: str | None,
+    worker: list[str] | None,
+    queue: list[str] | None,
+    app: str | None,
+    grace: float,
+    max_jobs: int | None,
+    max_memory: str | None,
+) -> Checked:
+    """InvalidInput for what no pool could be started with."""
+    from ..core.check import check_queue
+
+    if worker and (count is not None or queue):
+        raise InvalidInput("--worker QUEUE=N says both queue and count; leave out --count and --queue")
+    if not 0 <= grace <= 86400:
+        raise InvalidInput(f"--grace {grace:g}: seconds, from 0 to 86,400")
+    if app is not None and not all(part for part in app.partition(":")):
+        raise InvalidInput(f"--app {app!r}: write MODULE:APP, as in tasks:app")
+    check_range("--max-jobs", max_jobs, 1, 1_000_000_000)
+    if count == "0":
+        raise InvalidInput("--count 0: nobody would work; name the queues to leave out with --worker QUEUE=0")
+    return Checked(
+        0 if count is None else count_of("--count", count),
+        types_of(worker or []),
+        tuple(dict.fromkeys(check_queue(each) for each in queue)) if queue else None,
+        None if max_memory is None else size_of("--max-memory", max_memory),
     )
 
 

@@ -14,7 +14,7 @@ from ..errors import InvalidInput
 from .opening import database
 from .options import Db
 from .output import answer
-from .pooling import check_range, count_of, size_of, types_of
+from .pooling import check_start
 from .worker_start import App, Count, Grace, MaxJobs, MaxMemory, Name, Queues, Workers
 
 SETTLE_S = 15  # after the grace: jobs are killed, and the database may take a while to hear of it
@@ -42,7 +42,7 @@ def unit(
 
     The options are those of `covey worker start`. Nothing is installed or started.
     """
-    _refuse_what_start_would(count, worker, queue, app, grace, max_jobs, max_memory)
+    check_start(count, worker, queue, app, grace, max_jobs, max_memory)
     path = _path_of(database(db))
     words = ["--db", path, "worker", "start"]
     for flag, value in (
@@ -90,36 +90,6 @@ StandardError=journal
 
 [Install]
 WantedBy={"multi-user.target" if system else "default.target"}"""
-
-
-def _refuse_what_start_would(
-    count: str | None,
-    worker: list[str] | None,
-    queue: list[str] | None,
-    app: str | None,
-    grace: float,
-    max_jobs: int | None,
-    max_memory: str | None,
-) -> None:
-    """InvalidInput now instead of a unit that cannot start."""
-    from ..core.check import check_queue
-
-    if worker and (count is not None or queue):
-        raise InvalidInput("--worker QUEUE=N says both queue and count; leave out --count and --queue")
-    if not 0 <= grace <= 86400:
-        raise InvalidInput(f"--grace {grace:g}: seconds, from 0 to 86,400")
-    if app is not None and not all(part for part in app.partition(":")):
-        raise InvalidInput(f"--app {app!r}: write MODULE:APP, as in tasks:app")
-    if count == "0":
-        raise InvalidInput("--count 0: nobody would work")
-    if count is not None:
-        count_of("--count", count)
-    check_range("--max-jobs", max_jobs, 1, 1_000_000_000)
-    types_of(worker or [])
-    if max_memory is not None:
-        size_of("--max-memory", max_memory)
-    for each in queue or ():
-        check_queue(each)
 
 
 def _executable() -> list[str]:
