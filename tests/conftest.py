@@ -21,10 +21,11 @@ from covey.engine.engine import Engine
 from covey.store import migrate
 from covey.store.store import Store
 from covey.testing import FakeClock, HandPool
+from covey.testing.postgres import Given, Schema, Server, a_server
 
 T = TypeVar("T")
 
-BACKENDS = ["file", "memory"]  # every contract test runs on each of them, without exceptions
+BACKENDS = ["file", "memory", "postgres"]  # every contract test runs on each of them, without exceptions
 
 settings.register_profile(
     "covey", deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
@@ -52,9 +53,28 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
+@pytest.fixture(scope="session")
+def server(own_temp: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server | Given]:
+    """A PostgreSQL server, started when the first test asks for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        server = a_server()
+        yield server
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_queue(server: Server | Given) -> Callable[[], str]:
+    """An empty queue in the server: its URL. One schema serves all tests of a process, one after the other."""
+    return Schema(server, f"test_{os.getpid()}").emptied
+
+
 @pytest.fixture
-def url(backend: str, tmp_path: Path) -> str:
+def url(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
     """Where the queue of this test lives."""
+    if backend == "postgres":
+        empty: Callable[[], str] = request.getfixturevalue("postgres_queue")
+        return empty()
     return str(tmp_path / "queue.db") if backend == "file" else f"memory:{os.urandom(6).hex()}"
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from . import env
 from .engine.engine import Engine
-from .errors import InvalidInput
+from .errors import InvalidInput, StoreError
 from .store import migrate
+from .store.dialect import Dialect
 from .store.sqlite import Sqlite
 from .store.store import Store
 
@@ -18,11 +19,13 @@ def open_engine(url: str | None = None, *, create: bool = True, upgrade: bool = 
     dialect = open_dialect(url or find_database(), create=create)
     try:
         found = migrate.current(dialect)
+        if found == 0 and not create:
+            raise StoreError(f"no queue in {dialect.url}; `covey enqueue` creates it, or name another with --db")
         if found == 0 or upgrade:
             migrate.migrate(dialect, database_id=env.new_database_id(), now=env.now())
         else:
             migrate.check(found, migrate.newest(dialect.name), dialect.url)
-        engine = Engine(Store(dialect), clock=env.now, rng=env.rng)
+        engine = Engine(Store(dialect), clock=dialect.now, rng=env.rng)
         if engine.stored_settings().get("durability") == "normal":
             dialect.set_durability("normal")
     except BaseException:
@@ -31,18 +34,28 @@ def open_engine(url: str | None = None, *, create: bool = True, upgrade: bool = 
     return engine
 
 
-def open_dialect(url: str, *, create: bool = True) -> Sqlite:
+def open_dialect(url: str, *, create: bool = True) -> Dialect:
     if url in ("memory:", "sqlite://:memory:", ":memory:"):
         return Sqlite.memory(os.urandom(4).hex())
     if url.startswith("memory:"):
         return Sqlite.memory(url.removeprefix("memory:"))
     scheme, marker, rest = url.partition("://")
+    if scheme in ("postgresql", "postgres") and marker:
+        return _postgres(url)
     if marker and scheme not in ("sqlite", "file"):
-        raise InvalidInput(f"no database of the kind {scheme!r}; pass a path, or sqlite:///path")
+        raise InvalidInput(f"no database of the kind {scheme!r}; pass a path, sqlite:///path or postgresql://…")
     path = url if not marker else "/" + rest.lstrip("/") if rest.startswith("/") else rest
     if not path or "\x00" in path:
         raise InvalidInput("the database needs a path, for example --db ./queue.db")
     return Sqlite(os.path.expanduser(path), create=create)
+
+
+def _postgres(url: str) -> Dialect:
+    try:
+        from .store.postgres import Postgres
+    except ImportError as error:
+        raise InvalidInput(f"PostgreSQL needs its driver ({error}); pip install 'covey[postgres]'") from None
+    return Postgres(url)
 
 
 def find_database(start: str | None = None) -> str:

@@ -10,6 +10,8 @@ CoveyError
 │   └── TooLarge        a payload over the limit
 ├── StoreError          the database cannot be used             exit 1
 │   ├── Busy            somebody else holds the write lock (``.pid``)
+│   ├── Undone          the database gave the transaction up, nothing was written; the same again may succeed
+│   ├── Unknown         whether the last transaction was committed cannot be told
 │   └── SchemaError     the tables are newer or older than this Covey
 ├── LeaseLost           a stale pool spoke: nothing was written
 ├── JobFailed           ``job.result()`` of a job that did not complete
@@ -70,6 +72,14 @@ class Busy(StoreError):
     def __init__(self, message: str, pid: int | None = None) -> None:
         super().__init__(message)
         self.pid = pid
+
+
+class Undone(StoreError):
+    pass
+
+
+class Unknown(StoreError):
+    pass
 
 
 class SchemaError(StoreError):

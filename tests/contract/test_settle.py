@@ -266,9 +266,9 @@ def healed(engine: Engine) -> list[int | None]:
 @pytest.mark.parametrize(
     "damage",
     [
-        "update jobs set state = 'waiting'",  # P50: no children at all
-        "update jobs set state = 'completed', finished_at = 1, pool = null, attempts = 1 where parent_id is not null",
-        "delete from jobs where parent_id is not null",
+        "update {jobs} set state = 'waiting'",  # P50: no children at all
+        "update {jobs} set state = 'completed', finished_at = 1, pool = null, attempts = 1 where parent_id is not null",
+        "delete from {jobs} where parent_id is not null",
     ],
 )
 def test_p50_a_parent_that_waits_for_nobody_is_settled_by_the_sweep_with_an_event(
@@ -281,7 +281,7 @@ def test_p50_a_parent_that_waits_for_nobody_is_settled_by_the_sweep_with_an_even
         id = made.id
     pool.beat()
     with engine.store.transaction():
-        engine.store.dialect.query(damage, {})
+        engine.store.raw(damage)
     assert states(engine, id) == ["waiting"]
     for _ in range(2):
         clock.advance(31)
@@ -331,7 +331,7 @@ def test_a42_the_last_two_children_may_end_at_the_same_moment_on_two_pools(
         kids = mine[claim.id % 2]
         kids.append(claim)
     with engine.store.transaction():  # every second child is the other pool's
-        engine.store.dialect.query(f"update jobs set pool = {pools[1].id} where parent_id is not null and id % 2", {})
+        engine.store.raw("update {jobs} set pool = :pool where parent_id is not null and id % 2 = 1", pool=pools[1].id)
     mine[0].sort(key=lambda claim: claim.parent_id or 0)
     mine[1].sort(key=lambda claim: claim.parent_id or 0)
     threads = [threading.Thread(target=work, args=pair) for pair in zip(pools, mine, strict=True)]

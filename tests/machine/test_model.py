@@ -285,7 +285,7 @@ class RetryCountsOn(Engine):
         reaped = super().reap(pool, beat)
         with self.store.transaction():
             for id in ids:
-                self.store.dialect.query("update jobs set attempts = attempts + 1 where id = :id", {"id": id})
+                self.store.raw("update {jobs} set attempts = attempts + 1 where id = :id", id=id)
         return reaped
 
 
@@ -295,7 +295,7 @@ class Forgetful(Engine):
     def cancel(self, refs: Any) -> Any:
         changes = super().cancel(refs)
         with self.store.transaction():
-            self.store.dialect.query("delete from jobs where pool is null and state = 'cancelled'", {})
+            self.store.raw("delete from {jobs} where pool is null and state = 'cancelled'")
         return changes
 
 

@@ -286,7 +286,7 @@ class ForestMachine(RuleBasedStateMachine):
             if job.row.pool is not None and job.row.queue == LANE and self._root_queue(job) == LANE
         }
         assert len(running) <= 1
-        owners = self.engine.store.dialect.query("select serial_root from queues where serial", {})
+        owners = self.engine.store.raw("select serial_root from {queues} where serial = 1")
         assert owners in ([], [(self.forest.owner,)])
 
     def _root_queue(self, job: Job) -> str:

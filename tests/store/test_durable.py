@@ -41,7 +41,7 @@ from covey.store.sqlite import Sqlite
 engine = open_engine(sys.argv[1])
 db, left = engine.store.dialect._db, [10]
 @contextlib.contextmanager
-def late(self):
+def late(self, **_):
     if not db.in_transaction:
         db.execute("begin immediate")
     yield

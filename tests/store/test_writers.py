@@ -61,7 +61,7 @@ def test_a_planted_deferred_begin_is_caught(
     from collections.abc import Iterator
 
     @contextlib.contextmanager
-    def deferred(self: Sqlite) -> Iterator[None]:
+    def deferred(self: Sqlite, **_: bool) -> Iterator[None]:
         self._db.set_busy_timeout(50)
         self._db.execute("begin deferred")
         try:
@@ -80,6 +80,8 @@ def test_a_planted_deferred_begin_is_caught(
 def test_a4_the_code_has_no_bare_begin() -> None:
     bare = []
     for file in Path(covey.__file__).parent.rglob("*.py"):
+        if file.name == "postgres.py":
+            continue  # a transaction there never has to become a writer
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 text = node.value.strip().lower()

@@ -292,7 +292,8 @@ class Reply(Struct):
     refused: list[Held]  # reports that came too late: nothing was written for them
     stop: bool = False
     lost: bool = False  # this pool was given up: kill everything, register anew
-    next_due_at: int | None = None
+    next_due_at: int | None = None  # when something happens by itself, by the queue's clock …
+    now: int = 0  # … which shows this
     drained: bool = False  # nothing left that `--drain` waits for
 
 

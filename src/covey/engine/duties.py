@@ -9,6 +9,7 @@ from .. import config
 from ..core.machine import SECOND, Signal, decide
 from ..env import failpoint
 from ..store.store import Store
+from .again import repeated
 from .trees import Trees
 
 BATCH = 1000
@@ -18,36 +19,46 @@ PERIOD = 30 * SECOND
 def reap(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Random) -> int:
     """Everything that a lost pool held is pending again or released, at no cost. 0 if it lives after all."""
     reaped = 0
-    while True:
-        with store.transaction():
-            now = clock()
-            last = store.value("pool_beat", pool=pool)
-            if last is not None and last != beat:
-                return reaped
-            ids = [row[0] for row in store.ask("held_page", pool=pool, limit=BATCH)]
-            trees = Trees(store, now, rng)
-            for row in store.rows(ids).values():
-                change = decide(row, Signal("pool_lost"), now, rng)
-                store.change(row, change, now)
-                if row.state == "cancelled":
-                    trees.released(row)
-                elif change.ended:
-                    trees.ended(row, change.state)
-                store.event("interrupted", now=now, job_id=row.id, pool=pool, text="its pool was lost")
-            trees.settle()
-            failpoint("reap.before_commit")
-            if last is not None:
-                # First of all the row goes: from now on the pool's own turns are answered "lost".
-                store.ask("workers_died", pool=pool, now=now, text="its pool was lost")
-                store.ask("remove_pool", pool=pool)
-                store.event("pool_lost", now=now, pool=pool, text=f"{len(ids)} jobs handed back")
-        reaped += len(ids)
-        if len(ids) < BATCH:
+    while (page := _reap_page(store, pool, beat, clock, rng)) is not None:
+        reaped += page
+        if page < BATCH:
             break
     if reaped:
         store.ring("pool")
         store.ring("end")
     return reaped
+
+
+@repeated
+def _reap_page(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Random) -> int | None:
+    """How many jobs were handed back; None if the pool lives."""
+    with store.transaction():
+        now = clock()
+        last = store.value("pool_beat", pool=pool)
+        if last is not None and last != beat:
+            return None
+        store.lock_queues()
+        ids = [row[0] for row in store.ask("held_page", pool=pool, limit=BATCH)]
+        store.lock_trees(ids)
+        trees = Trees(store, now, rng)
+        for row in store.rows(ids).values():
+            if row.pool != pool:
+                continue  # another one was faster
+            change = decide(row, Signal("pool_lost"), now, rng)
+            store.change(row, change, now)
+            if row.state == "cancelled":
+                trees.released(row)
+            elif change.ended:
+                trees.ended(row, change.state)
+            store.event("interrupted", now=now, job_id=row.id, pool=pool, text="its pool was lost")
+        trees.settle()
+        failpoint("reap.before_commit")
+        if last is not None:
+            # First of all the row goes: from now on the pool's own turns are answered "lost".
+            store.ask("workers_died", pool=pool, now=now, text="its pool was lost")
+            store.ask("remove_pool", pool=pool)
+            store.event("pool_lost", now=now, pool=pool, text=f"{len(ids)} jobs handed back")
+    return len(ids)
 
 
 def prune(store: Store, now: int) -> int:
@@ -60,6 +71,7 @@ def prune(store: Store, now: int) -> int:
     # A full batch: more may be waiting right behind it, so the next turn goes on.
     store.ask("set_duty_cursor", name="prune", cursor=cursor or 0, next_at=now if pruned == BATCH else now + PERIOD)
     store.ask("prune_events", before=_before(settings["keep_events_seconds"], now), limit=BATCH)
+    store.dialect.tidy()
     return pruned
 
 
@@ -119,6 +131,7 @@ def heal(store: Store, now: int, rng: Random) -> int:
         return 0
     trees = Trees(store, now, rng)
     stuck = [row[0] for row in store.ask("stuck_parents", limit=BATCH)]
+    store.lock_trees(stuck)
     for id in stuck:
         store.ask("recount", id=id)
         store.event("healed", now=now, job_id=id, text="it waited although its children had all ended")

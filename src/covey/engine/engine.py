@@ -20,6 +20,7 @@ from ..errors import Duplicate, InvalidInput, NotFound, Refused, StillStopping
 from ..store.families import Place
 from ..store.store import Store
 from . import duties, reopen
+from .again import repeated
 from .spawns import Queues, starts_at
 from .trees import Trees
 from .turns import Turns
@@ -45,8 +46,10 @@ class Engine(Turns, Views):
         """All of them are on disk, in order, or none is."""
         for spec in specs:
             check.check_spec(spec)
-        if not specs:
-            return []
+        return self._enqueue(specs) if specs else []
+
+    @repeated
+    def _enqueue(self, specs: Sequence[Spec]) -> list[Enqueued]:
         with self.store.transaction():
             now = self.clock()
             self._refuse_sealed()
@@ -59,7 +62,7 @@ class Engine(Turns, Views):
         failpoint("enqueue.after_commit")
         if fresh:
             self._known_queues.update(spec.queue for spec, _ in fresh)
-            self.store.ring("pool")
+            self.store.ring_for((spec.queue, spec.kind) for spec, _ in fresh)
         return enqueued
 
     def _insert(self, fresh: list[tuple[Spec, int | None]], now: int) -> list[int]:
@@ -152,6 +155,7 @@ class Engine(Turns, Views):
             self.cancel(unended)
         return self._each(refs, self._remove)
 
+    @repeated
     def _each(self, refs: Sequence[Ref], change: Callable[[Row, Trees], Change]) -> list[Change]:
         """Parents before their children, whatever the order asked for: what was done to a parent includes them."""
         if not refs:
@@ -159,6 +163,8 @@ class Engine(Turns, Views):
         with self.store.transaction():
             trees = Trees(self.store, self.clock(), self.rng)
             self._refuse_sealed()
+            self.store.lock_queues()
+            self.store.lock_trees([self._id(ref) for ref in refs])
             rows = [self._row(ref) for ref in refs]
             changes = {row.id: self._change(row, trees, change) for row in sorted(rows, key=lambda row: row.id)}
             failpoint("change.before_commit")
@@ -265,6 +271,7 @@ class Engine(Turns, Views):
         page = self.jobs(Filter(limit=1)).jobs
         return page[0].id if page else 0
 
+    @repeated
     def prune_window(self, cursor: int, ended_before: Mapping[str, int]) -> tuple[int | None, int]:
         """Of the next jobs after ``cursor``, those that ended before their state's instant are gone.
 
@@ -285,6 +292,7 @@ class Engine(Turns, Views):
     def resume(self, queue: str) -> None:
         self._change_queue("resume_queue", queue)
 
+    @repeated
     def set_queue(
         self,
         queue: str,
@@ -296,7 +304,7 @@ class Engine(Turns, Views):
         """The queue has these rules from now on; ``concurrency=None``: no limit. Depth holds for new trees."""
         check.check_queue(queue)
         check.check_limits(concurrency, max_depth)
-        with self.store.transaction():
+        with self.store.transaction(alone=True):  # nobody inserts by the old rules any more
             now = self.clock()
             self.store.ask("add_queue", name=queue, now=now)
             self.store.ask(
@@ -318,6 +326,7 @@ class Engine(Turns, Views):
         self.store.ask("relane", ids=json.dumps(ids))
         self.store.ask("own_lane", name=queue, root=self.store.value("busy_root", queue=queue))
 
+    @repeated
     def _change_queue(self, statement: str, queue: str, **params: Any) -> None:
         check.check_queue(queue)
         with self.store.transaction():
@@ -330,6 +339,7 @@ class Engine(Turns, Views):
             self.store.event(statement.replace("_queue", "d"), now=now, text=queue)
         self.store.ring("pool")
 
+    @repeated
     def stop_pools(self, pools: Sequence[int]) -> None:
         """Each of these pools has been asked to finish what it runs and leave."""
         with self.store.transaction():
@@ -345,6 +355,7 @@ class Engine(Turns, Views):
         """Every setting's value as this process sees it."""
         return config.effective(self.stored_settings(), os.environ)
 
+    @repeated
     def set_setting(self, name: str, text: str) -> tuple[str, Any]:
         """The setting holds for everything that is enqueued or started from now on."""
         key, value = config.parse(name, text)
@@ -354,6 +365,7 @@ class Engine(Turns, Views):
             self.store.ask("set_config", key=key, value=text.strip())
         return key, value
 
+    @repeated
     def unset_setting(self, name: str) -> str:
         key = config.find(name).name
         with self.store.transaction():

@@ -73,6 +73,7 @@ class Trees:
     def expire(self, limit: int) -> int:
         """Trees whose time is over have ended: what they were waiting for is cancelled. How many there were."""
         due = self.store.ask("expired", now=self.now, limit=limit)
+        self.store.lock_trees([id for id, _ in due])
         for id, timeout_s in due:
             row = self.store.row(id)
             if row is None or row.state in ENDED:

@@ -19,6 +19,7 @@ from ..errors import Refused
 from ..store.dialect import Listener
 from ..store.store import Lane, Store
 from . import duties, leftovers
+from .again import repeated
 from .lanes import Lanes
 from .spawns import Spawning
 from .trees import Trees
@@ -56,15 +57,19 @@ class Turns:
 
     def register(self, info: PoolInfo) -> Registered:
         """The pool is known and may take turns."""
-        with self.store.transaction():
-            now = self.clock()
-            pool = self.store.add_pool(info, now)
-            self.store.event("pool_started", now=now, pool=pool, text=f"{info.name} (pid {info.pid} on {info.host})")
-            stored = {key: value for key, value in self.store.ask("config") if key in config.SETTINGS}
+        pool, stored = self._register(info)
         settings = config.effective(stored)
         self._polls = settings["poll_seconds"], settings["max_poll_seconds"]
         leftovers.sweep(self.store, self._live())
         return Registered(pool, self.database_id, settings, self._live())
+
+    @repeated
+    def _register(self, info: PoolInfo) -> tuple[int, dict[str, str]]:
+        with self.store.transaction():
+            now = self.clock()
+            pool = self.store.add_pool(info, now)
+            self.store.event("pool_started", now=now, pool=pool, text=f"{info.name} (pid {info.pid} on {info.host})")
+            return pool, {key: value for key, value in self.store.ask("config") if key in config.SETTINGS}
 
     def _live(self) -> str:
         if not self.store.dialect.side:
@@ -73,13 +78,15 @@ class Turns:
         os.makedirs(live, exist_ok=True)
         return live
 
+    @repeated
     def leave(self, pool: int) -> None:
         """The pool is forgotten; whatever it still held is pending again."""
         with self.store.transaction():
             now = self.clock()
+            self.store.lock_queues()
             held = [Held(*row) for row in self.store.ask("held_by", pool=pool)]
             trees = Trees(self.store, now, self.rng)
-            self._strand(held, trees)
+            self._strand(pool, held, trees)
             trees.settle()
             self.store.ask("remove_pool", pool=pool)
             self.store.event("pool_stopped", now=now, pool=pool)
@@ -105,9 +112,14 @@ class Turns:
         if turn.database_id != self.database_id:
             raise Refused(f"pool {turn.pool} belongs to database {turn.database_id}, this is {self.database_id}")
         if _is_idle(turn) and not self._peek(turn):
-            return Reply([], [], [], next_due_at=self._next_due())
+            return Reply([], [], [], next_due_at=self._next_due(), now=self.clock())
         failpoint("turn.before_begin")
-        with self.store.transaction():
+        return self._turn(turn)
+
+    @repeated
+    def _turn(self, turn: Turn) -> Reply:
+        # Unmarked: the pool's next turn, with the same reports and all that it holds, resolves an unknown outcome.
+        with self.store.transaction(marked=False):
             now = self.clock()
             found = self.store.ask("pool_for_turn", pool=turn.pool)
             if not found:
@@ -115,7 +127,9 @@ class Turns:
             last, stop_requested_at = found[0]
             if turn.number <= last:
                 raise Refused(f"turn {turn.number} of pool {turn.pool} came after turn {last}")
-            reply = Reply([], [], [], stop=stop_requested_at is not None)
+            reply = Reply([], [], [], stop=stop_requested_at is not None, now=now)
+            self.store.lock_queues()
+            self.store.lock_families([report.id for report in turn.reports])
             trees = Trees(self.store, now, self.rng)
             ended = self._apply(turn, reply, trees)
             moved = self._reconcile(turn, trees) if turn.held is not None else 0
@@ -214,10 +228,14 @@ class Turns:
         """Rows that the pool does not know it has (an answer was lost) are handed back."""
         known = {(held.id, held.fence) for held in turn.held or ()}
         strays = [Held(*mine) for mine in self.store.ask("held_by", pool=turn.pool) if mine not in known]
-        return self._strand(strays, trees) if strays else 0
+        return self._strand(turn.pool, strays, trees) if strays else 0
 
-    def _strand(self, strays: Sequence[Held], trees: Trees) -> int:
-        for row in self.store.rows([held.id for held in strays]).values():
+    def _strand(self, pool: int, strays: Sequence[Held], trees: Trees) -> int:
+        ids = [held.id for held in strays]
+        self.store.lock_trees(ids)
+        for row in self.store.rows(ids).values():
+            if row.pool != pool:
+                continue  # it was ended meanwhile
             change = decide(row, Signal("stranded"), trees.now, self.rng)
             self.store.change(row, change, trees.now)
             if change.ended:
@@ -231,7 +249,7 @@ class Turns:
         bound = want.limit if want.bound is None else want.bound
         lanes = Lanes(self.store, now)
         plain = lanes.plain
-        for id, kind, queue, lane in self.store.ready(self._lanes(want, lanes), want.limit):
+        for id, kind, queue, lane in self.store.ready(self._lanes(want, lanes), want.limit, locked=True):
             if left[kind] > 0 and (bound > 0 or kind == "async") and (plain or lanes.admits(id, queue, lane)):
                 left[kind] -= 1
                 bound -= kind != "async"

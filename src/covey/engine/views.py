@@ -30,6 +30,7 @@ from ..core.view import (
 from ..errors import InvalidInput, NotFound
 from ..store.store import Store
 from . import health
+from .again import repeated
 from .health import is_alive as is_alive
 from .why import NAMED, Kin, explain
 
@@ -142,6 +143,7 @@ class Views:
 
     # ── the whole ───────────────────────────────────────────────────────────────────────────────────────────────────
 
+    @repeated
     def status(self) -> Status:
         with self.store.snapshot():
             counts = self._counts()
@@ -173,8 +175,10 @@ class Views:
             next_run_at=rfc3339(next_run_at),
         )
 
+    @repeated
     def queues(self) -> list[QueueView]:
-        return self._queues(self._counts())
+        with self.store.snapshot():
+            return self._queues(self._counts())
 
     def pool_views(self) -> list[PoolView]:
         now = self.clock()

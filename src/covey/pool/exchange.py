@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from ..core.model import Held, PoolEvent, Reply, Report, Turn, Want, WorkerState
 from ..core.ports import Source
-from ..env import now
 from ..errors import CoveyError
 from ..log import Log
 from .neighbours import Neighbours
@@ -86,7 +85,7 @@ class Exchange:
         self._closing = False
         # Types whose places the last turn could not fill: claiming for them is pointless until something rings.
         self._dry: set[str] = set()
-        self._due_at: int | None = None
+        self._due_at: float | None = None  # by our own clock: the queue's may go differently
         self._back = threading.Event()
         self._number = 0
         self._thread = threading.Thread(target=self._run, name="covey-store", daemon=True)
@@ -272,7 +271,8 @@ class Exchange:
                 self._forget()
             limits = {self._types.serving(want.queues): want.limit for want in turn.wants}
             self._dry = {name for name, limit in limits.items() if claimed.get(name, 0) < limit}
-            self._due_at = reply.next_due_at
+            due_at = reply.next_due_at
+            self._due_at = None if due_at is None else time.monotonic() + (due_at - reply.now) / 1e6
         if reply.refused:
             self._log.refused(len(reply.refused))
         self.on_reply(reply)
@@ -293,7 +293,7 @@ class Exchange:
         self._look_around()
         left_s = beat_at - time.monotonic()
         if self._due_at is not None:
-            left_s = min(left_s, (self._due_at - now()) / 1e6)
+            left_s = min(left_s, self._due_at - time.monotonic())
         self._source.wait(self._pool, self._types.queues, max(0.001, min(left_s, 1.0)))
         with self._lock:
             self._dry.clear()

@@ -21,11 +21,19 @@ class Listener(Protocol):
 
 class Dialect(Protocol):
     name: str  # names the override file and the migrations
-    url: str  # what a person would pass as --db
+    url: str  # what a person would pass as --db, without a password
     side: str  # a directory of the queue's own on this host: live output, logs; "" where it has none
+    prefix: str  # before every table's name
+    channel: str  # where listeners are woken, if the database does that
+    row_locks: bool  # whether writers run beside each other; else each is alone with the database
 
-    def transaction(self) -> AbstractContextManager[None]:
-        """The only way to write: alone (or with row locks), committed when the block ends, undone when it raises."""
+    def transaction(self, *, marked: bool = True, alone: bool = False) -> AbstractContextManager[None]:
+        """The only way to write: alone (or with row locks), committed when the block ends, undone when it raises.
+
+        ``marked``: leaves a mark by which a commit whose answer was lost is known; without it the caller must cope.
+        ``alone``: no other transaction writes meanwhile, whatever the database.
+        Raises Undone when the database gave it up and the same again may well succeed.
+        """
         ...
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -40,7 +48,23 @@ class Dialect(Protocol):
         """Several statements inside the current transaction: migrations."""
         ...
 
-    def take_ids(self, table: str, count: int) -> range: ...
+    def tables(self) -> set[str]:
+        """What is there already."""
+        ...
+
+    def take_ids(self, table: str, count: int) -> Sequence[int]:
+        """Numbers that nobody had before, rising."""
+        ...
+
+    def now(self) -> int:
+        """Microseconds since the epoch by the clock that all of its users share."""
+        ...
+
+    def tidy(self) -> None:
+        """Housekeeping of the dialect's own, inside a transaction, every now and then."""
+        ...
+
+    def set_durability(self, durability: str) -> None: ...
 
     def ring(self, who: str, names: Sequence[str] = ()) -> None:
         """Wakes listeners of that kind ('pool', 'end'); after the commit, never before."""

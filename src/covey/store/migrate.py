@@ -25,11 +25,11 @@ def newest(dialect: str) -> int:
 
 def current(db: Dialect) -> int:
     """The schema number in the database; 0 when it is empty. SchemaError when it is somebody else's."""
-    tables = {row[0] for row in db.query("select name from sqlite_master where type = 'table'", {})}
+    tables = db.tables()
     if "meta" in tables and "jobs" in tables:
-        found = db.query("select schema from meta", {})
+        found = db.query(f"select schema from {db.prefix}meta", {})
         return int(found[0][0]) if found else 0
-    if tables - {"sqlite_sequence"}:
+    if tables:
         raise SchemaError(f"{db.url} is a database, but not a Covey queue; name another with --db")
     return 0
 
@@ -49,7 +49,7 @@ def migrate(db: Dialect, *, database_id: str, now: int) -> list[int]:
     if (found := current(db)) > max(todo):
         check(found, max(todo), db.url)  # before anything is written
     for number, script in todo.items():
-        with db.transaction():
+        with db.transaction(alone=True, marked=False):
             found = current(db)
             if found > max(todo):
                 check(found, max(todo), db.url)
@@ -59,11 +59,9 @@ def migrate(db: Dialect, *, database_id: str, now: int) -> list[int]:
             db.script(script)
             failpoint("migrate.after_script")
             if number == 1:
-                db.query(
-                    "insert into meta (only, database_id, schema, created_at) values (1, :database_id, 1, :now)",
-                    {"database_id": database_id, "now": now},
-                )
+                made = f'insert into {db.prefix}meta ("only", database_id, schema, created_at) values (1, :id, 1, :now)'
+                db.query(made, {"id": database_id, "now": now})
             else:
-                db.query("update meta set schema = :number", {"number": number})
+                db.query(f"update {db.prefix}meta set schema = :number", {"number": number})
             applied.append(number)
     return applied

@@ -192,7 +192,7 @@ set pid = excluded.pid, ticks = excluded.ticks, kind = excluded.kind, queue = ex
     failed = excluded.failed, memory = excluded.memory, started_at = excluded.started_at, error = excluded.error
 
 -- name: prune_workers
-delete from {workers} where pool = :pool and name not in (select value from json_each(:names))
+delete from {workers} where pool = :pool and not name {in_texts:names}
 
 -- name: set_given_up
 update {pools} set given_up = :given_up where id = :pool
@@ -239,13 +239,13 @@ where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pendin
 
 -- name: undrained
 select exists (
-    select 1 from {jobs} where state = 'pending' and queue in (select value from json_each(:open)) and kind in (select value from json_each(:kinds))
+    select 1 from {jobs} where state = 'pending' and queue {in_texts:open} and kind {in_texts:kinds}
 ) or exists (
     select 1 from {jobs} where state in ('scheduled', 'failed') and state = 'failed'
-                           and queue in (select value from json_each(:open)) and kind in (select value from json_each(:kinds))
+                           and queue {in_texts:open} and kind {in_texts:kinds}
 ) or exists (
     select 1 from {jobs} where pool is not null and state = 'processing'
-                           and queue in (select value from json_each(:queues)) and kind in (select value from json_each(:kinds))
+                           and queue {in_texts:queues} and kind {in_texts:kinds}
 )
 
 -- name: undrained_above
@@ -259,7 +259,7 @@ with recursive above (id) as (
 )
 select exists (
     select 1 from above join {jobs} using (id)
-    where state = 'waiting' and queue in (select value from json_each(:queues)) and kind in (select value from json_each(:kinds))
+    where state = 'waiting' and queue {in_texts:queues} and kind {in_texts:kinds}
 )
 
 -- name: peek
@@ -290,13 +290,13 @@ where id = :id
 
 -- name: calls_of_children
 select j.key, j.task, p.args from {jobs} j left join {payloads} p on p.job_id = j.id
-where j.parent_id = :parent and j.key in (select value from json_each(:keys))
+where j.parent_id = :parent and j.key {in_texts:keys}
 
 -- name: call_of
 select task, (select args from {payloads} where job_id = :id) from {jobs} where id = :id
 
 -- name: ids_of_unique_keys
-select unique_key, id from {jobs} where unique_key in (select value from json_each(:keys))
+select unique_key, id from {jobs} where unique_key {in_texts:keys}
 
 -- name: count_ends
 update {jobs}
@@ -322,7 +322,7 @@ select id from below
 -- name: change_many
 update {jobs}
 set state = :state, fence = fence + :fence, error = :error, unique_key = null, finished_at = :now, updated_at = :now
-where id in (select value from json_each(:ids)) and finished_at is null
+where id {in_ids:ids} and finished_at is null
 returning id, parent_id, child_no
 
 -- name: first_failed
@@ -333,7 +333,7 @@ select id, state, error from {jobs}
 where parent_id = :parent and state in ('dead', 'cancelled') order by child_no limit :limit
 
 -- name: parents_with_failures
-select id from {jobs} where id in (select value from json_each(:ids)) and children_failed > 0
+select id from {jobs} where id {in_ids:ids} and children_failed > 0
 
 -- name: failed_outcomes
 select id, key, task, state, error from {jobs}
@@ -358,7 +358,7 @@ select count(*) from {jobs} where parent_id = :parent
 
 -- name: infos_below
 select parent_id, info, children_info from {jobs}
-where parent_id in (select value from json_each(:parents)) and (info is not null or children_info is not null)
+where parent_id {in_ids:parents} and (info is not null or children_info is not null)
 
 -- name: set_children_info
 update {jobs} set children_info = :info where id = :id
@@ -402,11 +402,11 @@ update {jobs}
 set lane = case (select serial from {queues} where name = {jobs}.queue)
     when 1 then case when parent_id is null or queue = (select r.queue from {jobs} r where r.id = {jobs}.root_id)
                      then root_id else 0 end end
-where id in (select value from json_each(:ids))
+where id {in_ids:ids}
 
 -- name: renew_deadlines
-update {jobs} set tree_deadline_at = :now + cast(tree_timeout_s * 1000000 as integer)
-where id in (select value from json_each(:ids)) and tree_timeout_s is not null
+update {jobs} set tree_deadline_at = :now + cast(tree_timeout_s * 1000000 as bigint)
+where id {in_ids:ids} and tree_timeout_s is not null
 
 -- name: expired
 select id, tree_timeout_s from {jobs}
@@ -450,13 +450,13 @@ on conflict (job_id, waits_for) do update set outcome = null, always = max(alway
 update {jobs} set seq = min(seq, :seq) where id = :id
 
 -- name: waited_for
-select distinct waits_for from {edges} where waits_for in (select value from json_each(:ids))
+select distinct waits_for from {edges} where waits_for {in_ids:ids}
 
 -- name: close_edges
-update {edges} set outcome = :outcome where waits_for = :root and outcome is not 'ok' returning job_id
+update {edges} set outcome = :outcome where waits_for = :root and outcome is distinct from 'ok' returning job_id
 
 -- name: reopen_edges
-update {edges} set outcome = null where waits_for = :root and outcome is not 'ok'
+update {edges} set outcome = null where waits_for = :root and outcome is distinct from 'ok'
 
 -- name: edges_of
 select outcome, always from {edges} where job_id = :id
@@ -481,7 +481,7 @@ select cursor from {duties} where name = :name
 update {duties} set cursor = :cursor, next_at = :next_at where name = :name
 
 -- name: sweep_window
-select max(id) from (select id from {jobs} where id > :cursor order by id limit :limit)
+select max(id) from (select id from {jobs} where id > :cursor order by id limit :limit) as page
 
 -- name: prunable
 select id, children_total > 0 or lane is not null or exists (select 1 from {edges} where waits_for = {jobs}.id)
@@ -509,7 +509,7 @@ left join {pools} o on o.id = j.pool
 left join {workers} w on w.pool = j.pool and w.job_id = j.id and j.state = 'processing'
 
 -- name: where_states
-j.state in (select value from json_each(:states))
+j.state {in_texts:states}
 
 -- name: where_dead
 j.state = 'dead'
@@ -528,7 +528,7 @@ j.task = :task
 j.batch = :batch
 
 -- name: where_ids
-j.id in (select value from json_each(:ids))
+j.id {in_ids:ids}
 
 -- name: where_parent
 j.parent_id = :parent and j.child_no > :after
@@ -542,7 +542,7 @@ select number, fence, outcome, worker, pool, started_at, finished_at, exit_code,
 from {attempts} where job_id = :id order by fence
 
 -- name: states_of
-select id, state from {jobs} where id in (select value from json_each(:ids))
+select id, state from {jobs} where id {in_ids:ids}
 
 -- name: counts
 select queue, state, count(*) from {jobs} group by queue, state
@@ -576,7 +576,7 @@ select count(*) from (
     select 1 from {jobs}
     where state = 'pending' and queue = :queue and (priority > :priority or (priority = :priority and (seq, id) < (:seq, :id)))
     limit 100001
-)
+) as ahead
 
 -- name: place
 select priority, seq from {jobs} where id = :id

@@ -16,7 +16,7 @@ from typing import Any
 
 import apsw
 
-from ..env import failpoint, new_database_id
+from ..env import failpoint, new_database_id, now
 from ..errors import Busy, InvalidInput, SchemaError, StoreError
 from .bell import Bell
 from .dialect import Listener, Params
@@ -73,6 +73,9 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, 
 
 class Sqlite:
     name = "sqlite"
+    prefix = ""
+    channel = ""
+    row_locks = False
 
     def __init__(self, path: str, *, durability: str = "full", timeout_s: float = 10.0, create: bool = True) -> None:
         """An open database in WAL mode, or StoreError in one line. ``create=False``: only if it is there."""
@@ -122,7 +125,8 @@ class Sqlite:
     # ── the Dialect ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, *, marked: bool = True, alone: bool = False) -> Iterator[None]:
+        """Every writer is alone here, and a commit that fails has not happened: the options change nothing."""
         self._refuse_other_process()
         with self._lock:
             if self._gate:
@@ -166,6 +170,16 @@ class Sqlite:
 
     def script(self, sql: str) -> None:
         self._db.execute(sql)
+
+    def tables(self) -> set[str]:
+        found = {row[0] for row in self._db.execute("select name from sqlite_master where type = 'table'")}
+        return found - {"sqlite_sequence"}
+
+    def now(self) -> int:
+        return now()
+
+    def tidy(self) -> None:
+        pass
 
     def take_ids(self, table: str, count: int) -> range:
         found = self._db.execute("select seq from sqlite_sequence where name = ?", (table,)).fetchall()
@@ -279,8 +293,8 @@ class Sqlite:
 
     def _refuse_other_tables(self) -> None:
         """Before anything is written: WAL mode would already change somebody else's file."""
-        tables = {row[0] for row in self._db.execute("select name from sqlite_master where type = 'table'")}
-        if tables - {"sqlite_sequence"} and not {"meta", "jobs"} <= tables:
+        tables = self.tables()
+        if tables and not {"meta", "jobs"} <= tables:
             raise SchemaError(f"{self.path} is a database, but not a Covey queue; name another with --db")
 
     def _refuse_other_process(self) -> None:

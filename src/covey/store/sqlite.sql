@@ -5,14 +5,14 @@
 select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,
        parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key,
        priority, run_at, seq, depth, max_depth, child_no, child_mode, lane
-from {jobs} where id in (select value from json_each(:ids))
+from {jobs} where id {in_ids:ids}
 
 -- name: claim
 -- differs because the writer is alone here: what was selected is still pending, no row needs to be skipped.
 update {jobs}
 set state = 'processing', pool = :pool, fence = fence + 1, attempts = attempts + 1, unique_key = null,
     claimed_at = :now, updated_at = :now
-where id in (select value from json_each(:ids)) and state = 'pending' and interruptions < :lonely
+where id {in_ids:ids} and state = 'pending' and interruptions < :lonely
 returning id, fence, task, kind, attempts, max_attempts, timeout_s, queue, key, cwd, keep_background, interruptions,
           (select args from {payloads} where job_id = {jobs}.id), priority, phase, depth, max_depth, parent_id,
           root_id, joins, child_mode, tree_deadline_at

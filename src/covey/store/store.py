@@ -1,12 +1,16 @@
 """Rows in, rows out: every statement Covey knows, over any Dialect. It selects, fences and writes; it never decides.
 
 Lock order, for databases with row locks: the pool's own row, then queue rows of serial or limited queues, then roots
-by id, then the rest. On SQLite the writer is alone and the order costs nothing.
+by id, then the rest. Every change of a job with a family first locks its root, except the claim, which never waits.
+What goes against the order all the same (an uncle's tree, trees that expire) the database notices, and the transaction
+is repeated. On SQLite the writer is alone and the locks cost nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -16,6 +20,7 @@ from msgspec.structs import asdict
 from ..core.machine import Change
 from ..core.model import LONELY_INTERRUPTIONS as LONELY
 from ..core.model import Claim, LostPool, PoolEvent, PoolInfo, Report, Row, Spec, WorkerState
+from ..errors import StoreError
 from . import statements
 from .dialect import Dialect, Listener
 from .families import Families, json_text
@@ -46,12 +51,12 @@ class Done(NamedTuple):
 class Store(Families):
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        self._sql = statements.load(dialect.name)
+        self._sql = statements.load(dialect.name, dialect.prefix)
 
     # ── plumbing ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def transaction(self) -> AbstractContextManager[None]:
-        return self.dialect.transaction()
+    def transaction(self, *, marked: bool = True, alone: bool = False) -> AbstractContextManager[None]:
+        return self.dialect.transaction(marked=marked, alone=alone)
 
     def snapshot(self) -> AbstractContextManager[None]:
         return self.dialect.snapshot()
@@ -71,8 +76,39 @@ class Store(Families):
     def ring(self, who: str, names: Sequence[str] = ()) -> None:
         self.dialect.ring(who, names)
 
+    def ring_for(self, fresh: Iterable[tuple[str, str]]) -> None:
+        """New jobs, each a (queue, kind), wake pools; where others are asked over a network, only those that sleep."""
+        if not self.dialect.row_locks:
+            self.dialect.ring("pool")
+            return
+        for (queue, kind), count in Counter(fresh).items():
+            with contextlib.suppress(StoreError):  # pools look by themselves
+                self.ask("ring_unless_backlog", channel=self.dialect.channel, queue=queue, kind=kind, fresh=count + 10)
+
     def listen(self, who: str) -> Listener:
         return self.dialect.listen(who)
+
+    def raw(self, sql: str, **params: Any) -> Tuples:
+        """A statement of the caller's own, {jobs} and the like written out: for checks and tests."""
+        return self.dialect.query(
+            statements.written_out(sql, statements.MACROS[self.dialect.name], self.dialect.prefix), params
+        )
+
+    # ── locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def lock_queues(self) -> None:
+        if self.dialect.row_locks:
+            self.ask("lock_queues")
+
+    def lock_trees(self, ids: Sequence[int]) -> None:
+        """The roots of these jobs."""
+        if self.dialect.row_locks and ids:
+            self.ask("lock_trees", ids=json_text(ids))
+
+    def lock_families(self, ids: Sequence[int]) -> None:
+        """The roots of those among these jobs that are not alone in the world."""
+        if self.dialect.row_locks and ids:
+            self.ask("lock_families", ids=json_text(ids))
 
     # ── enqueue ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -175,31 +211,33 @@ class Store(Families):
 
     # ── claims ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def ready(self, lanes: Sequence[Lane], limit: int) -> Iterator[tuple[Any, ...]]:
+    def ready(self, lanes: Sequence[Lane], limit: int, *, locked: bool = False) -> Iterator[tuple[Any, ...]]:
         """(id, kind, queue, lane) of the jobs to be claimed next, in order, from several lanes merged.
 
         About ``limit`` will be taken: of each lane its share is read, and more only when that was not enough.
+        ``locked``: nobody else can claim them meanwhile, and those that somebody else is about to are left out.
         """
         share = limit // max(1, len(lanes)) + 4
-        merged = heapq.merge(*(self._lane(lane, min(share, limit)) for lane in lanes))
+        suffix = "_locked" if locked and self.dialect.row_locks else ""
+        merged = heapq.merge(*(self._lane(lane, min(share, limit), suffix) for lane in lanes))
         return (row[2:] for row in merged)
 
-    def _lane(self, lane: Lane, share: int) -> Iterator[tuple[Any, ...]]:
+    def _lane(self, lane: Lane, share: int, suffix: str) -> Iterator[tuple[Any, ...]]:
         given = 0
         while True:
             size = min(share, lane.most)
-            rows = self._pending(lane, size)
+            rows = self._pending(lane, size, suffix)
             yield from rows[given:]
             if len(rows) < size or size == lane.most:
                 return
             given, share = len(rows), share * 4
 
-    def _pending(self, lane: Lane, limit: int) -> Tuples:
+    def _pending(self, lane: Lane, limit: int, suffix: str) -> Tuples:
         if not lane.serial:
-            return self.ask("lane", queue=lane.queue, kind=lane.kind, limit=limit)
+            return self.ask("lane" + suffix, queue=lane.queue, kind=lane.kind, limit=limit)
         if lane.owner is None:
-            return self.ask("free_lane", queue=lane.queue, kind=lane.kind, limit=limit)
-        return self.ask("owned_lane", queue=lane.queue, kind=lane.kind, owner=lane.owner, limit=limit)
+            return self.ask("free_lane" + suffix, queue=lane.queue, kind=lane.kind, limit=limit)
+        return self.ask("owned_lane" + suffix, queue=lane.queue, kind=lane.kind, owner=lane.owner, limit=limit)
 
     def views(self, where: Sequence[str], limit: int, order: str = "j.id desc", **params: Any) -> Tuples:
         """Rows of the view under the named conditions, newest first."""

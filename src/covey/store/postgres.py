@@ -1,0 +1,369 @@
+"""PostgreSQL through psycopg: many writers beside each other, row locks instead of a gate, the server's clock.
+
+Nothing here outlives a transaction on the server, so a transaction-pooling proxy may stand in between: no session
+settings, no prepared statements, no temporary tables, no search path. Only listening needs a session (`listening.py`).
+Parameters are bound on this side: then several statements travel in one message, and nothing needs to be prepared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors as pg
+
+from ..env import failpoint
+from ..errors import SchemaError, StoreError, Undone, Unknown
+from .bulk import Insert, insert_of, placeholders
+from .dialect import Listener, Params
+from .listening import Ears
+from .statements import MACROS, written_out
+from .target import Target
+
+T = TypeVar("T")
+
+PATIENCE_S = 5.0  # how long a lost connection is sought again before the caller hears of it
+RESOLVE_S = 30.0  # how long the fate of a commit is asked for
+RECEIPTS_LAST_S = 600.0  # far longer than anybody asks
+CLOCK_LASTS_S = 30.0
+FEW = 8  # rows that are cheaper as one statement than as a COPY
+BATCH = 500  # rows of one statement
+
+# Statistics lag behind a queue by nature: empty now, a million rows in a minute. The indexes are always right.
+HINT = "set_config('enable_seqscan', 'off', true)"
+PASSING = (
+    pg.SerializationFailure,
+    pg.DeadlockDetected,
+    pg.LockNotAvailable,
+    pg.UniqueViolation,  # somebody else took the key between our look and our insert
+    pg.ForeignKeyViolation,  # somebody else removed the job
+    pg.QueryCanceled,
+)
+
+
+class Postgres:
+    name = "postgres"
+    row_locks = True
+
+    def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:
+        """Connected, or StoreError in one line."""
+        target = Target.of(url)
+        self.url, self.side, self.schema = target.shown, target.side(), target.schema
+        self.prefix = f'"{target.schema}".'
+        self.channel = target.channel
+        self._target = target
+        self._timeout_s = timeout_s
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._db: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._opening: str | None = None  # what the first statement of the transaction must be preceded by
+        self._inside = False
+        self._offset = 0.0
+        self._sampled_at = -CLOCK_LASTS_S
+        self._durable = True
+        self._ears = Ears(target)
+        self.statements = 0  # sent so far, for benchmarks
+        self._connect(patience_s=0.0)
+
+    # ── the Dialect ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @contextlib.contextmanager
+    def transaction(self, *, marked: bool = True, alone: bool = False) -> Iterator[None]:
+        with self._lock:
+            self._refuse_other_process()
+            self._begin(self._begin_text(alone))
+            try:
+                failpoint("store.after_begin")
+                yield
+                failpoint("store.before_commit")
+                self._commit(marked)
+            except BaseException:
+                self._rollback()
+                raise
+            finally:
+                self._inside, self._opening = False, None
+        failpoint("store.after_commit")
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        with self._lock:
+            self._refuse_other_process()
+            self._begin("begin isolation level repeatable read, read only")
+            try:
+                yield
+            finally:
+                self._rollback()
+                self._inside, self._opening = False, None
+
+    def query(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
+        text = placeholders(sql)
+        with self._lock:
+            self._refuse_other_process()
+            if self._inside:
+                return self._run(text, params)
+            return self._persistently(lambda: self._run(f"select {HINT}; {text}", params))
+
+    def execute_many(self, sql: str, rows: Iterable[Params | tuple[Any, ...]]) -> None:
+        rows = iter(rows)
+        first = list(islice(rows, FEW + 1))
+        if not first:
+            return
+        insert = insert_of(sql)
+        if insert is None:
+            text, bind = placeholders(sql).encode(), psycopg.ClientCursor(self._session()).mogrify
+            self._run(";".join(bind(text, row) for row in chain(first, rows)), None)
+        elif len(first) > FEW and not insert.tail:
+            self._copy(insert, chain(first, rows))
+        else:
+            rows = chain(first, rows)
+            while batch := list(islice(rows, BATCH)):
+                self._run(insert.text(psycopg.ClientCursor(self._session()), batch), None)
+
+    def script(self, sql: str) -> None:
+        self._run(written_out(sql.replace("{schema}", self.schema), MACROS[self.name], self.prefix), None)
+
+    def tables(self) -> set[str]:
+        found = "select tablename from pg_catalog.pg_tables where schemaname = :schema"
+        return {row[0] for row in self.query(found, {"schema": self.schema})}
+
+    def take_ids(self, table: str, count: int) -> Sequence[int]:
+        sequence = f"'{self.prefix}{table}_id_seq'"
+        return [row[0] for row in self.query(f"select nextval({sequence}) from generate_series(1, {count})", {})]
+
+    def now(self) -> int:
+        """The server's clock, as measured at most half a minute ago."""
+        with self._lock:
+            if time.monotonic() - self._sampled_at > CLOCK_LASTS_S and not self._inside:
+                self._persistently(self._sample_clock)
+        return int((time.monotonic() + self._offset) * 1e6)
+
+    def tidy(self) -> None:
+        oldest = _token_of(self.now() - int(RECEIPTS_LAST_S * 1e6), bytes(10))
+        self.query(f"delete from {self.prefix}receipts where token < :oldest", {"oldest": oldest})
+
+    def set_durability(self, durability: str) -> None:
+        self._durable = durability == "full"
+
+    def ring(self, who: str, names: Sequence[str] = ()) -> None:
+        """In a transaction of its own: inside the writer's it would make all commits wait for each other."""
+        with contextlib.suppress(StoreError):  # whoever is not rung looks by itself
+            self.query("select pg_notify(:channel, :who)", {"channel": self.channel, "who": who})
+
+    def listen(self, who: str) -> Listener:
+        self._refuse_other_process()
+        return self._ears.listen(who)
+
+    def close(self) -> None:
+        """Nothing is open. In a forked child the parent's connection is left alone."""
+        if self._pid == os.getpid():
+            self._ears.close()
+            with self._lock:
+                self._drop()
+
+    # ── maintenance ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def problems(self) -> list[str]:
+        """Indexes that cannot be used, tables that are missing; the server guards the rest by itself."""
+        broken = self.query(
+            "select c.relname from pg_index i join pg_class c on c.oid = i.indexrelid "
+            "join pg_namespace n on n.oid = c.relnamespace "
+            "where n.nspname = :schema and not (i.indisvalid and i.indisready)",
+            {"schema": self.schema},
+        )
+        return [f"the index {row[0]} is not valid; run `reindex index {self.prefix}{row[0]}`" for row in broken]
+
+    def vacuum(self) -> None:
+        for table in sorted(self.tables()):
+            self.query(f"vacuum (analyze) {self.prefix}{table}", {})
+
+    # ── transactions ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _begin_text(self, alone: bool) -> str:
+        """Every writer holds the queue's lock together with the others, unless it must be alone."""
+        lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
+        settings = [
+            HINT,
+            f"set_config('lock_timeout', '{int(self._timeout_s * 1000)}', true)",
+            # A writer that is frozen (SIGSTOP, a lost host) must not hold its locks for ever.
+            "set_config('idle_in_transaction_session_timeout', '30000', true)",
+        ]
+        if not self._durable:
+            settings.append("set_config('synchronous_commit', 'off', true)")
+        return f"begin; select {', '.join(settings)}; select {lock}({self._target.lock})"
+
+    def _begin(self, text: str) -> None:
+        if self._inside:
+            raise StoreError("a transaction is open already in this thread")
+        self._connect(PATIENCE_S)
+        self._inside, self._opening = True, text
+
+    def _commit(self, marked: bool) -> None:
+        if self._opening is not None:
+            return  # nothing was said
+        if not marked:
+            try:
+                self._run("commit", None)
+            except Undone as error:
+                if self._is_lost():
+                    raise Unknown(f"{self.url}: the connection was lost during COMMIT ({error})") from None
+                raise
+            return
+        token = _token_of(self.now(), os.urandom(10))
+        try:
+            self._run(f"insert into {self.prefix}receipts (token) values ('{token}'); commit", None)
+        except Undone:
+            if not self._is_lost():
+                raise
+            if not self._has_committed(token):
+                raise
+
+    def _has_committed(self, token: str) -> bool:
+        """Whether the transaction with that receipt was committed. If not, it never will be.
+
+        We write the receipt ourselves, as void: that waits for a commit that is still under way, and makes one that
+        has yet to arrive fail.
+        """
+        void = (
+            f"insert into {self.prefix}receipts (token, void) values ('{token}', true) on conflict do nothing; "
+            f"select void from {self.prefix}receipts where token = '{token}'"
+        )
+        deadline = time.monotonic() + RESOLVE_S
+        self._inside = False
+        while True:
+            try:
+                self._connect(PATIENCE_S)
+                ((is_void,),) = self._run(void, None)
+                return not is_void
+            except StoreError as error:
+                if time.monotonic() > deadline:
+                    why = f"the connection was lost during COMMIT, and the server does not answer since ({error})"
+                    raise Unknown(f"{self.url}: {why}; look before you repeat it") from None
+                time.sleep(0.1)
+
+    def _rollback(self) -> None:
+        if self._opening is not None or self._is_lost():
+            return
+        try:
+            self._run("rollback", None)
+        except StoreError:
+            self._drop()
+
+    # ── statements ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _run(self, text: str, params: Params | None) -> list[tuple[Any, ...]]:
+        """The rows that the last of these statements answers."""
+        db = self._session()
+        if self._opening is not None:
+            text, self._opening = f"{self._opening}; {text}", None
+        self.statements += 1
+        try:
+            cursor = db.cursor()
+            cursor.execute(text.encode(), params)
+            while cursor.nextset():
+                pass
+            return cursor.fetchall() if cursor.description is not None else []
+        except psycopg.Error as error:
+            raise self._explained(error) from error
+
+    def _copy(self, insert: Insert, rows: Iterable[Any]) -> None:
+        if self._opening is not None:
+            self._run("select 1", None)
+        self.statements += 1
+        pick = None
+        try:
+            with self._session().cursor().copy(insert.copy) as copy:
+                for row in rows:
+                    pick = pick or insert.pick(row)
+                    copy.write_row(pick(row))
+        except psycopg.Error as error:
+            raise self._explained(error) from error
+
+    def _persistently(self, read: Callable[[], T]) -> T:
+        """A read that finds its connection lost is asked again on a new one."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            self._connect(PATIENCE_S)
+            try:
+                return read()
+            except Undone:
+                if not self._is_lost() or time.monotonic() > deadline:
+                    raise
+
+    def _sample_clock(self) -> None:
+        sent = time.monotonic()
+        ((micros,),) = self._run("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", None)
+        self._sampled_at = time.monotonic()
+        self._offset = micros / 1e6 - (sent + self._sampled_at) / 2
+
+    # ── the connection ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _session(self) -> psycopg.Connection[tuple[Any, ...]]:
+        if self._db is None or self._db.closed:
+            raise Undone(f"{self.url}: the connection is lost")
+        return self._db
+
+    def _connect(self, patience_s: float) -> None:
+        if self._db is not None and not self._db.closed:
+            return
+        self._drop()
+        deadline = time.monotonic() + patience_s
+        pause_s = 0.02
+        while True:
+            try:
+                self._db = psycopg.connect(
+                    self._target.conninfo,
+                    autocommit=True,
+                    prepare_threshold=None,
+                    cursor_factory=psycopg.ClientCursor,
+                )
+                self._sample_clock()
+                return
+            except (psycopg.OperationalError, Undone) as error:
+                self._drop()
+                if time.monotonic() + pause_s > deadline:
+                    raise StoreError(f"cannot reach {self.url}: {first_line(error)}") from None
+            except (psycopg.Error, UnicodeError) as error:
+                raise StoreError(f"cannot use {self.url}: {first_line(error)}") from None
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, 0.5)
+
+    def _drop(self) -> None:
+        if self._db is not None:
+            with contextlib.suppress(psycopg.Error):
+                self._db.close()
+            self._db = None
+
+    def _is_lost(self) -> bool:
+        return self._db is None or self._db.closed
+
+    def _refuse_other_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise StoreError(f"this queue was opened by pid {self._pid}; open it anew after a fork")
+
+    def _explained(self, error: psycopg.Error) -> StoreError:
+        """The server's error as one line that says what, which, what now."""
+        said = f"{self.url}: {first_line(error)}"
+        if self._is_lost() or isinstance(error, PASSING):
+            return Undone(said)
+        if isinstance(error, pg.ReadOnlySqlTransaction):
+            return StoreError(f"{said}; the server is read-only: a standby, or in recovery")
+        if isinstance(error, pg.InsufficientPrivilege):
+            return StoreError(f"{said}; grant this user the rights, or use another one")
+        if isinstance(error, pg.UndefinedTable | pg.UndefinedColumn | pg.InvalidSchemaName):
+            return SchemaError(f"{said}; run `covey db migrate`")
+        return StoreError(said)
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _token_of(micros: int, dice: bytes) -> str:
+    """Names one transaction; later ones sort higher, so that old ones can be deleted by their names."""
+    return f"{micros // 1000:012x}{dice.hex()}"

@@ -1,0 +1,136 @@
+-- What PostgreSQL says its own way: writers run beside each other here, so whoever decides about a row locks it first.
+-- The order of locks is in store.py.
+
+-- ── locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: lock_queues
+-- Of the queues whose claims and ends must come one after the other: usually none.
+select name from {queues} where serial = 1 or concurrency is not null order by name for no key update
+
+-- name: lock_trees
+select id from {jobs} where id in (select root_id from {jobs} where id {in_ids:ids}) order by id for no key update
+
+-- name: lock_families
+-- Of jobs that are about to end: only where somebody else is concerned. Most jobs have no family.
+select id from {jobs}
+where id in (select root_id from {jobs} j
+             where id {in_ids:ids}
+               and (parent_id is not null or children_total > 0 or lane is not null
+                    or exists (select 1 from {edges} where waits_for = j.id)))
+order by id for no key update
+
+-- ── differs because a row that is decided about is locked ───────────────────────────────────────────────────────
+
+-- name: row
+select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,
+       parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key,
+       priority, run_at, seq, depth, max_depth, child_no, child_mode, lane
+from {jobs} where id = :id for no key update
+
+-- name: rows
+select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,
+       parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key,
+       priority, run_at, seq, depth, max_depth, child_no, child_mode, lane
+from {jobs} where id {in_ids:ids} order by id for no key update
+
+-- name: pool_for_turn
+select turn_no, stop_requested_at from {pools} where id = :pool for no key update
+
+-- name: pool_beat
+select beat from {pools} where id = :pool for no key update
+
+-- name: prunable
+select id, children_total > 0 or lane is not null or exists (select 1 from {edges} where waits_for = {jobs}.id)
+from {jobs}
+where id > :cursor and id <= :upto and root_id = id
+  and ((state = 'completed' and finished_at < :completed_before)
+    or (state = 'cancelled' and pool is null and finished_at < :cancelled_before)
+    or (state = 'dead' and finished_at < :dead_before))
+order by id
+for update skip locked
+
+-- name: take_duty
+-- Who comes second does not wait: the duty is being done.
+update {duties} set next_at = :next_at
+where name = (select name from {duties} where name = :name and next_at <= :now for no key update skip locked)
+returning name
+
+-- name: promote
+update {jobs} set state = 'pending', updated_at = :now
+where id in (select id from {jobs} where state in ('scheduled', 'failed') and run_at <= :now
+             order by run_at limit :limit for no key update skip locked)
+returning queue
+
+-- ── claims: differ because others claim at the same time ────────────────────────────────────────────────────────
+
+-- name: lane_locked
+select -priority, seq, id, kind, queue, null from {jobs}
+where state = 'pending' and queue = :queue and kind = :kind
+order by priority desc, seq, id limit :limit for no key update skip locked
+
+-- name: free_lane_locked
+select -priority, seq, id, kind, queue, lane from {jobs}
+where state = 'pending' and queue = :queue and kind = :kind
+order by priority desc, seq, id limit :limit for no key update skip locked
+
+-- name: owned_lane_locked
+select -priority, seq, id, kind, queue, lane from {jobs}
+where state = 'pending' and lane is not null and queue = :queue and lane = :owner and kind = :kind
+order by priority desc, seq, id limit :limit for no key update skip locked
+
+-- name: claim
+-- The rows are locked already. The payload comes by a join: as a subquery it would be looked up row by row.
+with taken as (
+    update {jobs}
+    set state = 'processing', pool = :pool, fence = fence + 1, attempts = attempts + 1, unique_key = null,
+        claimed_at = :now, updated_at = :now
+    where id {in_ids:ids} and state = 'pending' and interruptions < :lonely
+    returning id, fence, task, kind, attempts, max_attempts, timeout_s, queue, key, cwd, keep_background,
+              interruptions, priority, phase, depth, max_depth, parent_id, root_id, joins, child_mode, tree_deadline_at
+)
+select t.id, t.fence, t.task, t.kind, t.attempts, t.max_attempts, t.timeout_s, t.queue, t.key, t.cwd, t.keep_background,
+       t.interruptions, p.args, t.priority, t.phase, t.depth, t.max_depth, t.parent_id, t.root_id, t.joins,
+       t.child_mode, t.tree_deadline_at
+from taken t left join {payloads} p on p.job_id = t.id
+
+-- name: complete
+-- Ordered by id, as every set of rows is locked here.
+with done as (
+    select (report ->> 0)::bigint as id, (report ->> 1)::bigint as fence, report ->> 2 as worker,
+           (report ->> 3)::bigint as started_at, (report ->> 4)::integer as exit_code, report ->> 5 as info
+    from json_array_elements(:done::json) report
+)
+update {jobs}
+set state = 'completed', pool = null, error = null, exit_code = done.exit_code, worker = done.worker,
+    started_at = done.started_at, finished_at = :now, updated_at = :now, info = coalesce(done.info, {jobs}.info)
+from done
+where {jobs}.id = done.id and {jobs}.fence = done.fence and {jobs}.state = 'processing'
+returning {jobs}.id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id)
+
+-- ── differs only in words ───────────────────────────────────────────────────────────────────────────────────────
+
+-- name: ready_lanes
+with recursive busy (queue) as (
+    select min(queue) from {jobs} where state = 'pending'
+    union all
+    select (select min(queue) from {jobs} where state = 'pending' and queue > busy.queue)
+    from busy where busy.queue is not null
+)
+select busy.queue, wanted.kind from busy, json_array_elements_text(:kinds::json) wanted (kind)
+where exists (select 1 from {jobs} where state = 'pending' and queue = busy.queue and kind = wanted.kind)
+
+-- name: add_edge
+insert into {edges} (job_id, waits_for, always) values (:job_id, :root, :always)
+on conflict (job_id, waits_for) do update set outcome = null, always = greatest({edges}.always, excluded.always)
+
+-- name: lower_seq
+update {jobs} set seq = least(seq, :seq) where id = :id
+
+-- ── wake-ups ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: ring_unless_backlog
+-- After the commit: who has this many jobs to choose from is awake anyway.
+select pg_notify(:channel, 'pool')
+where :fresh > (select count(*) from (select 1 from {jobs} where state = 'pending' and queue = :queue and kind = :kind
+                                      limit :fresh) as waiting)
+   or :fresh > 1000
