@@ -96,6 +96,10 @@ class Store(Families):
 
     # ── locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def lock_pool(self, pool: int) -> None:
+        if self.dialect.row_locks:
+            self.ask("lock_pool", pool=pool)
+
     def lock_queues(self) -> None:
         if self.dialect.row_locks:
             self.ask("lock_queues")
