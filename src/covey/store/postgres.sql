@@ -129,6 +129,10 @@ on conflict (job_id, waits_for) do update set outcome = null, always = greatest(
 -- name: lower_seq
 update {jobs} set seq = least(seq, :seq) where id = :id
 
+-- name: where_processing
+-- As an array: a subquery would be joined into a walk through the whole history, in the order of ids.
+j.id = any (array(select id from {jobs} where pool is not null and state = 'processing'))
+
 -- ── wake-ups ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: ring_unless_backlog
