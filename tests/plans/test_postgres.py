@@ -17,13 +17,16 @@ from covey.testing.postgres import Given, Server
 
 NUMBERS = json.dumps(list(range(500, 600)))
 PARAMS: dict[str, Any] = {
-    **dict.fromkeys(("id", "pool", "parent", "after", "before", "root", "cursor", "owner", "expected", "fresh"), 7),
+    **dict.fromkeys(
+        ("id", "pool", "parent", "after", "before", "root", "cursor", "owner", "expected", "fresh", "newest", "since"),
+        7,
+    ),
     **dict.fromkeys(("now", "completed_before", "cancelled_before", "dead_before", "next_at"), 10),
-    **{"limit": 100, "upto": 5000, "lonely": 3, "priority": 0, "seq": 7, "ended": 1, "failed": 0, "fence": 1},
-    **{"ids": NUMBERS, "parents": NUMBERS, "queue": "q1", "kind": "command", "key": "k10", "unique_key": "u"},
-    **{"kinds": '["command", "sync"]', "keys": '["k10"]', "queues": '["q1"]', "open": '["q1"]'},
-    **{"done": json.dumps([(n, 1, "w", 1, 0, None) for n in range(500, 600)]), "name": "prune", "batch": "b"},
-    **{"state": "cancelled", "error": "no", "was": "pending"},
+    "limit": 100, "upto": 5000, "lonely": 3, "priority": 0, "seq": 7, "ended": 1, "failed": 0, "fence": 1,
+    "ids": NUMBERS, "parents": NUMBERS, "queue": "q1", "kind": "command", "key": "k10", "unique_key": "u",
+    "kinds": '["command", "sync"]', "keys": '["k10"]', "queues": '["q1"]', "open": '["q1"]',
+    "done": json.dumps([(n, 1, "w", 1, 0, None) for n in range(500, 600)]), "name": "prune", "batch": "b",
+    "state": "cancelled", "error": "no", "was": "pending",
 }
 
 
@@ -73,6 +76,8 @@ def plan(engine: Engine, sql: str) -> str:
 EXPECTED = {
     "lane": ["jobs_ready"],
     "lane_locked": ["Index Scan using jobs_ready"],
+    "lane_from_locked": ["Index Scan using jobs_ready"],
+    "lane_behind_locked": ["Index Scan using jobs_pkey"],
     "owned_lane_locked": ["Index Scan using jobs_lane"],
     "ready_lanes": ["jobs_ready"],
     "claim": ["jobs_pkey", "payloads_pkey"],
@@ -121,7 +126,7 @@ def test_what_is_named_by_id_is_not_looked_for_among_all_that_wait(crowded: Engi
     assert not re.search(r"jobs_(ready|held|due|lane|still)", found), found
 
 
-@pytest.mark.parametrize("name", ["lane", "lane_locked", "owned_lane_locked"])
+@pytest.mark.parametrize("name", ["lane", "lane_locked", "lane_from_locked", "lane_behind_locked", "owned_lane_locked"])
 def test_a_claim_sorts_nothing(crowded: Engine, name: str) -> None:
     assert "Sort" not in plan(crowded, crowded.store._sql[name])
 

@@ -62,7 +62,8 @@ class Engine(Turns, Views):
         failpoint("enqueue.after_commit")
         if fresh:
             self._known_queues.update(spec.queue for spec, _ in fresh)
-            self.store.ring_for((spec.queue, spec.kind) for spec, _ in fresh)
+            newest = max(each.id for each in enqueued)
+            self.store.ring_for(((spec.queue, spec.kind, spec.priority) for spec, _ in fresh), newest)
         return enqueued
 
     def _insert(self, fresh: list[tuple[Spec, int | None]], now: int) -> list[int]:

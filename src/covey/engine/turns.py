@@ -275,7 +275,7 @@ class Turns:
         """Everything that this pool may claim from now."""
         places = {kind: min(n, want.limit) for kind, n in want.places.items() if n > 0}
         if want.queues is None:
-            pairs = self.store.ask("ready_lanes", kinds=json.dumps(list(places)))
+            pairs = self.store.busy_lanes(list(places))
         else:
             pairs = [(queue, kind) for queue in want.queues for kind in places]
         return lanes.of(pairs, places)

@@ -68,6 +68,31 @@ select -priority, seq, id, kind, queue, null from {jobs}
 where state = 'pending' and queue = :queue and kind = :kind
 order by priority desc, seq, id limit :limit for no key update skip locked
 
+-- name: lane_from
+-- From the frontier onward (frontier.py).
+select -priority, seq, id, kind, queue, null from {jobs}
+where state = 'pending' and queue = :queue and kind = :kind and priority = :priority and (seq, id) >= (:seq, :id)
+order by seq, id limit :limit
+
+-- name: lane_from_locked
+select -priority, seq, id, kind, queue, null from {jobs}
+where state = 'pending' and queue = :queue and kind = :kind and priority = :priority and (seq, id) >= (:seq, :id)
+order by seq, id limit :limit for no key update skip locked
+
+-- name: newest_id
+select last_value from {jobs_id_seq}
+
+-- name: lane_behind
+-- By id alone: with the queue's own condition the planner would pass all the dead again.
+select -priority, seq, id, kind, queue, null from {jobs}
+where id > :newest and state in ('pending', '') and queue = :queue and kind = :kind
+order by id limit :limit
+
+-- name: lane_behind_locked
+select -priority, seq, id, kind, queue, null from {jobs}
+where id > :newest and state in ('pending', '') and queue = :queue and kind = :kind
+order by id limit :limit for no key update skip locked
+
 -- name: free_lane_locked
 select -priority, seq, id, kind, queue, lane from {jobs}
 where state = 'pending' and queue = :queue and kind = :kind
@@ -136,8 +161,8 @@ j.id = any (array(select id from {jobs} where pool is not null and state = 'proc
 -- ── wake-ups ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: ring_unless_backlog
--- After the commit: who has this many jobs to choose from is awake anyway.
+-- After the commit: who has ten of the last thousand jobs still to choose from is awake anyway.
 select pg_notify(:channel, 'pool')
 where :fresh > (select count(*) from (select 1 from {jobs} where state = 'pending' and queue = :queue and kind = :kind
-                                      limit :fresh) as waiting)
+                                      and priority = :priority and seq > :since limit :fresh) as waiting)
    or :fresh > 1000
