@@ -21,6 +21,10 @@ def writing(store: Store, *, alone: bool = False) -> Iterator[None]:
         yield
 
 
+def is_sealed(store: Store) -> bool:
+    return store.ask("meta")[0][2] is not None
+
+
 def refuse(sealed: str | None) -> None:
     """Refused, if there is a seal."""
     if sealed:

@@ -31,3 +31,15 @@ returning id, parent_id, child_no, lane, exists (select 1 from {edges} where wai
 update {jobs} set state = 'pending', updated_at = :now
 where id in (select id from {jobs} where state in ('scheduled', 'failed') and run_at <= :now order by run_at limit :limit)
 returning queue
+
+-- ── whole tables ────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: columns
+select name from pragma_table_info(:table) order by cid
+
+-- name: last_id
+select seq from sqlite_sequence where name = :table
+
+-- name: set_last_id
+delete from sqlite_sequence where name = :table;
+insert into sqlite_sequence (name, seq) values (:table, :last)
