@@ -59,6 +59,7 @@ def copy(source: Store, target: Store, *, page: int = ROWS) -> Iterator[tuple[st
         done = there.count(table)
         yield table.name, done
         for rows in here.pages(table, columns, there.last_key(table)):
+            failpoint("copy.page")
             _write(target, there, table, columns, rows)
             done += len(rows)
             yield table.name, done
