@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -16,6 +17,7 @@ from covey.compose import open_dialect, open_engine
 from covey.core.model import ENDED, Output
 from covey.engine import moving
 from covey.engine.engine import Engine
+from covey.engine.sealing import writing
 from covey.errors import Refused, StoreError
 from covey.store.copying import LEFT_OUT, TABLES, Rows
 from covey.store.store import Store
@@ -106,9 +108,9 @@ def fill(engine: Engine, plain: int = 3) -> None:
     run(command("tries again", priority=9), outcome="failure", error="once")
     run(python_task("tests.tasks.f", 1, "zwölf", priority=9, kind="async", key="fünf"), result="[1, 2.5, null]")
     engine.enqueue([command(f"plain {n}", unique_key=f"one of {n}", priority=n % 3) for n in range(plain)])
-    ids = [made.id for made in engine.enqueue([command("no more"), command("very last")])]
-    engine.cancel(ids)
-    engine.remove(ids[-1:])  # its number must not be given again
+    ended = [made.id for made in engine.enqueue([command("no more"), command("very last")])]
+    engine.cancel(ended)
+    engine.remove(ended[-1:])  # its number must not be given again
     engine.leave(pool.id)
 
 
@@ -121,6 +123,10 @@ def contents(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
     rows = Rows(engine.store)
     columns = {table: sorted(rows.columns(table)) for table in TABLES}
     return {table.name: [row for page in rows.pages(table, columns[table], None) for row in page] for table in TABLES}
+
+
+def ids(engine: Engine) -> set[int]:
+    return {row[0] for row in engine.store.raw("select id from {jobs}")}
 
 
 def work_off(engine: Engine, clock: FakeClock) -> list[tuple[int, int, str]]:
@@ -177,7 +183,7 @@ def test_every_row_arrives_and_the_queue_goes_on_as_it_would_have(
             assert runs == work_off(source, clocks[0])
             assert len(runs) > 15
             assert check_queue(target) == []
-            assert {job[0] for job in contents(target)["jobs"]} == {job[0] for job in contents(source)["jobs"]}
+            assert ids(target) == ids(source)
 
 
 @both_ways
@@ -185,7 +191,7 @@ def test_numbers_are_not_given_twice_in_the_new_place(place: Places, direction: 
     old, new = map(place, direction)
     with opened(old) as source, opened(new) as target:
         fill(source)
-        used = max(row[0] for row in source.store.raw("select id from {jobs}")) + 1  # the removed one
+        used = max(ids(source)) + 1  # the removed one
         move(source, target)
         (made,) = target.enqueue([command()])
         assert made.id == used + 1
@@ -209,11 +215,11 @@ def test_a_queue_goes_there_and_back(place: Places) -> None:
 def test_a_page_is_bounded_in_bytes(place: Places, direction: tuple[str, str]) -> None:
     old, _ = map(place, direction)
     with opened(old) as source:
-        ids = [made.id for made in source.enqueue([command("x" * size) for size in (10, 900, 900, 10, 5000, 10)])]
+        made = [job.id for job in source.enqueue([command("x" * size) for size in (10, 900, 900, 10, 5000, 10)])]
         rows = Rows(source.store, most=4, most_bytes=2200)
         payloads = next(table for table in TABLES if table.name == "payloads")
         pages = [[row[0] for row in page] for page in rows.pages(payloads, ("job_id", "args"), None)]
-        assert pages == [ids[:4], ids[4:5], ids[5:]]
+        assert pages == [made[:4], made[4:5], made[5:]]
 
 
 def test_every_table_is_copied_or_left_out_on_purpose(place: Places) -> None:
@@ -276,6 +282,47 @@ def test_a_password_is_not_written_into_the_old_queue(place: Places) -> None:
         move(source, target)
         assert "geheim" not in repr(source.store.ask("meta"))
         assert "***" in source.store.ask("meta")[0][2]
+
+
+@both_ways
+def test_what_was_acknowledged_before_the_seal_arrives(place: Places, direction: tuple[str, str]) -> None:
+    old, new = map(place, direction)
+    acknowledged: list[int] = []
+    refused: list[str] = []
+
+    def produce(engine: Engine) -> None:
+        try:
+            while True:
+                acknowledged.extend(made.id for made in engine.enqueue([command(), command()]))
+        except Refused as error:
+            refused.append(str(error))
+
+    with opened(old) as source, opened(new) as target, opened(old) as one, opened(old) as two:
+        producers = [threading.Thread(target=produce, args=[engine]) for engine in (one, two)]
+        for producer in producers:
+            producer.start()
+        until(lambda: len(acknowledged) > 100)
+        move(source, target, page=500)
+        for producer in producers:
+            producer.join(20)
+        assert len(refused) == 2
+        assert ids(target) >= set(acknowledged)
+        assert contents(target) == contents(source)
+
+
+@both_ways
+def test_the_seal_waits_for_a_writer_that_has_begun(place: Places, direction: tuple[str, str]) -> None:
+    old, new = map(place, direction)
+    with opened(old) as source, opened(new) as target, opened(old) as producer:
+        mover = threading.Thread(target=move, args=[source, target])
+        with writing(producer.store):
+            (id,) = producer.store.insert([(command(), None)], 1)
+            mover.start()
+            mover.join(1)
+            assert mover.is_alive()
+        mover.join(20)
+        assert not mover.is_alive()
+        assert ids(target) == {id}
 
 
 # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────────

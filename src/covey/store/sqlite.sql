@@ -35,11 +35,14 @@ returning queue
 -- ── whole tables ────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: columns
+-- differs because each database has its own books about its tables.
 select name from pragma_table_info(:table) order by cid
 
 -- name: last_id
+-- differs because numbers are given by a table of SQLite's own here, by sequences there.
 select seq from sqlite_sequence where name = :table
 
 -- name: set_last_id
+-- differs because that table has no key, and no row before the first number.
 delete from sqlite_sequence where name = :table;
 insert into sqlite_sequence (name, seq) values (:table, :last)
