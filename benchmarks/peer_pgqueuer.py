@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import asyncpg
 from pgqueuer import PgQueuer
@@ -74,7 +75,7 @@ async def pickup():
             await asyncio.sleep(0.02)
             before = time.monotonic_ns()
             await queries.enqueue("noop", TEXT, 0)
-            while len(lines := open(path, "rb").read().splitlines()) <= n:
+            while len(lines := Path(path).read_bytes().splitlines()) <= n:
                 await asyncio.sleep(0.001)
             took.append((int(lines[n]) - before) / 1e6)
         print(json.dumps(took[3:]))

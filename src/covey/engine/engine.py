@@ -21,6 +21,7 @@ from ..store.families import Place
 from ..store.store import Store
 from . import duties, reopen
 from .again import repeated
+from .sealing import writing
 from .spawns import Queues, starts_at
 from .trees import Trees
 from .turns import Turns
@@ -50,9 +51,8 @@ class Engine(Turns, Views):
 
     @repeated
     def _enqueue(self, specs: Sequence[Spec]) -> list[Enqueued]:
-        with self.store.transaction():
+        with writing(self.store):
             now = self.clock()
-            self._refuse_sealed()
             answers = self._admit(specs)
             fresh = [(spec, starts_at(spec, now)) for spec, taken in zip(specs, answers, strict=True) if taken is None]
             self._add_queues({spec.queue for spec, _ in fresh}, now)
@@ -122,11 +122,6 @@ class Engine(Turns, Views):
         for name in names - self._known_queues:
             self.store.ask("add_queue", name=name, now=now)
 
-    def _refuse_sealed(self) -> None:
-        (_, _, sealed), *_ = self.store.ask("meta")
-        if sealed:
-            raise Refused(f"this queue has moved to {sealed}; use that one")
-
     # ── changes that a person asks for ──────────────────────────────────────────────────────────────────────────────
 
     def cancel(self, refs: Sequence[Ref]) -> list[Change]:
@@ -161,9 +156,8 @@ class Engine(Turns, Views):
         """Parents before their children, whatever the order asked for: what was done to a parent includes them."""
         if not refs:
             return []
-        with self.store.transaction():
+        with writing(self.store):
             trees = Trees(self.store, self.clock(), self.rng)
-            self._refuse_sealed()
             self.store.lock_queues()
             self.store.lock_trees([self._id(ref) for ref in refs])
             rows = [self._row(ref) for ref in refs]
@@ -278,7 +272,7 @@ class Engine(Turns, Views):
 
         (where to go on, or None at the end of the table; how many are gone). One bounded transaction.
         """
-        with self.store.transaction():
+        with writing(self.store):
             return duties.sweep(self.store, cursor, ended_before, self.clock())
 
     # ── queues, settings, pools ─────────────────────────────────────────────────────────────────────────────────────
@@ -305,7 +299,7 @@ class Engine(Turns, Views):
         """The queue has these rules from now on; ``concurrency=None``: no limit. Depth holds for new trees."""
         check.check_queue(queue)
         check.check_limits(concurrency, max_depth)
-        with self.store.transaction(alone=True):  # nobody inserts by the old rules any more
+        with writing(self.store, alone=True):  # nobody inserts by the old rules any more
             now = self.clock()
             self.store.ask("add_queue", name=queue, now=now)
             self.store.ask(
@@ -330,7 +324,7 @@ class Engine(Turns, Views):
     @repeated
     def _change_queue(self, statement: str, queue: str, **params: Any) -> None:
         check.check_queue(queue)
-        with self.store.transaction():
+        with writing(self.store):
             now = self.clock()
             if not any(name == queue for name, *_ in self.store.ask("queues")):
                 if statement == "resume_queue":
@@ -343,7 +337,7 @@ class Engine(Turns, Views):
     @repeated
     def stop_pools(self, pools: Sequence[int]) -> None:
         """Each of these pools has been asked to finish what it runs and leave."""
-        with self.store.transaction():
+        with writing(self.store):
             now = self.clock()
             for pool in pools:
                 self.store.ask("request_stop", pool=pool, now=now)
@@ -360,7 +354,7 @@ class Engine(Turns, Views):
     def set_setting(self, name: str, text: str) -> tuple[str, Any]:
         """The setting holds for everything that is enqueued or started from now on."""
         key, value = config.parse(name, text)
-        with self.store.transaction():
+        with writing(self.store):
             stored = self.stored_settings() | {key: text.strip()}
             _check_together(config.effective(stored, {}))
             self.store.ask("set_config", key=key, value=text.strip())
@@ -369,7 +363,7 @@ class Engine(Turns, Views):
     @repeated
     def unset_setting(self, name: str) -> str:
         key = config.find(name).name
-        with self.store.transaction():
+        with writing(self.store):
             self.store.ask("unset_config", key=key)
             _check_together(config.effective(self.stored_settings(), {}))
         return key

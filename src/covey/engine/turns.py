@@ -18,9 +18,10 @@ from ..env import failpoint
 from ..errors import Refused
 from ..store.dialect import Listener
 from ..store.store import Lane, Store
-from . import duties, leftovers
+from . import duties, leftovers, sealing
 from .again import repeated
 from .lanes import Lanes
+from .sealing import writing
 from .spawns import Spawning
 from .trees import Trees
 
@@ -65,7 +66,7 @@ class Turns:
 
     @repeated
     def _register(self, info: PoolInfo) -> tuple[int, dict[str, str]]:
-        with self.store.transaction():
+        with writing(self.store):
             now = self.clock()
             pool = self.store.add_pool(info, now)
             self.store.event("pool_started", now=now, pool=pool, text=f"{info.name} (pid {info.pid} on {info.host})")
@@ -81,7 +82,7 @@ class Turns:
     @repeated
     def leave(self, pool: int) -> None:
         """The pool is forgotten; whatever it still held is pending again."""
-        with self.store.transaction():
+        with writing(self.store):
             now = self.clock()
             self.store.lock_queues()
             held = [Held(*row) for row in self.store.ask("held_by", pool=pool)]
@@ -125,7 +126,8 @@ class Turns:
             found = self.store.ask("pool_for_turn", pool=turn.pool)
             if not found:
                 return Reply([], [], [], lost=True)
-            last, stop_requested_at, cancels, due_at, deadline_at, has_rules = found[0]
+            last, stop_requested_at, sealed, cancels, due_at, deadline_at, has_rules = found[0]
+            sealing.refuse(sealed)
             if turn.number <= last:
                 raise Refused(f"turn {turn.number} of pool {turn.pool} came after turn {last}")
             reply = Reply([], [], [], stop=stop_requested_at is not None, now=now)
@@ -317,7 +319,8 @@ class Turns:
         found = self.store.ask("pool_for_turn", pool=turn.pool)
         if not found:
             return None
-        _, stop, cancels, due_at, deadline_at, has_rules = found[0]
+        _, stop, sealed, cancels, due_at, deadline_at, has_rules = found[0]
+        sealing.refuse(sealed)
         now = self.clock()
         next_due_at = _earliest(due_at, deadline_at)
         if stop or cancels or (next_due_at is not None and next_due_at <= now):

@@ -166,3 +166,15 @@ select pg_notify(:channel, 'pool')
 where :fresh > (select count(*) from (select 1 from {jobs} where state = 'pending' and queue = :queue and kind = :kind
                                       and priority = :priority and seq > :since limit :fresh) as waiting)
    or :fresh > 1000
+
+-- ── whole tables ────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: columns
+select attname::text from pg_attribute
+where attrelid = :table::regclass and attnum > 0 and not attisdropped order by attnum
+
+-- name: last_id
+select pg_sequence_last_value((:table || '_id_seq')::regclass)
+
+-- name: set_last_id
+select setval((:table || '_id_seq')::regclass, greatest(:last, 1), :last > 0)

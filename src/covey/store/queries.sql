@@ -4,6 +4,21 @@
 -- name: meta
 select database_id, schema, sealed from {meta}
 
+-- name: seal
+update {meta} set sealed = :sealed
+
+-- name: become
+-- The same queue as another, in its new place.
+update {meta} set database_id = :database_id, sealed = :sealed
+
+-- name: take_copy
+-- Whoever began last has the copy: only that run may end it.
+insert into {duties} (name, next_at, cursor) values ('copy', :now, :token)
+on conflict (name) do update set next_at = excluded.next_at, cursor = excluded.cursor
+
+-- name: drop_copy
+delete from {duties} where name = 'copy'
+
 -- name: config
 select key, value from {config}
 
@@ -147,8 +162,9 @@ values (:id, :name, :host, :boot, :pid, :ticks, :queues, :kinds, :count, :types,
         :now, :now)
 
 -- name: pool_for_turn
--- All that a turn must know first: its pool, whether something is to be stopped, what is due, whether queues have rules.
-select turn_no, stop_requested_at,
+-- All that a turn must know first: its pool, whether the queue has moved, whether something is to be stopped,
+-- what is due, whether queues have rules.
+select turn_no, stop_requested_at, (select sealed from {meta}),
        exists (select 1 from {jobs} where pool = :pool and pool is not null and state = 'cancelled'),
        (select min(run_at) from {jobs} where state in ('scheduled', 'failed')),
        (select min(tree_deadline_at) from {jobs}
