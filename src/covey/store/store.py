@@ -51,7 +51,7 @@ class Done(NamedTuple):
 class Store(Families):
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        self._sql = statements.load(dialect.name, dialect.prefix)
+        self._sql = dict(statements.load(dialect.name, dialect.prefix))
 
     # ── plumbing ────────────────────────────────────────────────────────────────────────────────────────────────────
 
