@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .errors import Stopped as Stopped
     from .errors import StoreError as StoreError
     from .errors import TooLarge as TooLarge
+    from .errors import Undone as Undone
+    from .errors import Unknown as Unknown
     from .errors import WaitTimeout as WaitTimeout
     from .job import Call as Call
     from .job import Job as Job
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 _ERRORS = (
     "Abort Busy CoveyError Duplicate InvalidInput JobFailed LeaseLost NotFound Refused Retry SchemaError Snooze "
-    "SpawnRefused StillStopping Stopped StoreError TooLarge WaitTimeout"
+    "SpawnRefused StillStopping Stopped StoreError TooLarge Undone Unknown WaitTimeout"
 )
 
 # Loaded when first asked for: the command line imports this package too and must start at once.

@@ -134,11 +134,12 @@ def test_a_cancelled_enqueue_has_let_go_of_the_connection(app: Covey, connect: C
             while not await _waiting(theirs):
                 await asyncio.sleep(0.02)
             waits.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asyncio.wait_for(waits, 5)
+            done, _ = await asyncio.wait([waits], timeout=10)
+            await theirs.rollback()  # if it still waits, this is the end of that
+            assert done == {waits}
+            assert waits.cancelled()
             also = await add.using(tx=mine).aenqueue(4)
             await mine.commit()
-            await theirs.rollback()
         assert stored(app) == [kept.id, also.id]
 
     run(main)
@@ -155,15 +156,13 @@ def test_an_enqueue_cancelled_anywhere_leaves_a_usable_transaction(app: Covey, c
             for _ in range(steps):
                 await asyncio.sleep(0.0005)
             going.cancel()
-            added = (await asyncio.gather(going, return_exceptions=True))[0]
-            async with conn.cursor() as cursor:
-                await cursor.execute(
-                    "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
-                )
+            await asyncio.wait([going])
             kept = await add.using(tx=conn).aenqueue(2)
             await conn.commit()
-        ids = [kept.id] if isinstance(added, BaseException) else [added.id, kept.id]
-        assert stored(app) == ids or stored(app)[-1:] == ids, "done already when it was cancelled"
+        others = stored(app)[:-1]
+        assert stored(app) == [*others, kept.id]
+        assert len(others) <= 1, "there, if it was done already when it was cancelled"
+        assert going.cancelled() or others == [going.result().id]
 
     run(main)
 
