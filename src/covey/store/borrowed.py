@@ -51,9 +51,15 @@ class Borrowed:
             yield
             self._run(f"release savepoint {SAVEPOINT}", {})
         except BaseException:
-            with contextlib.suppress(StoreError):  # the connection is lost, and the transaction with it
-                self._run(f"rollback to savepoint {SAVEPOINT}; release savepoint {SAVEPOINT}", {})
+            self._return()
             raise
+
+    def _return(self) -> None:
+        """To the savepoint. Twice if need be: a cancel meant for the statement before may arrive late."""
+        for _ in range(2):
+            with contextlib.suppress(StoreError):  # at last: the connection is lost, and the transaction with it
+                self._run(f"rollback to savepoint {SAVEPOINT}; release savepoint {SAVEPOINT}", {})
+                return
 
     def query(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
         return self._run(placeholders(sql), params)

@@ -38,8 +38,8 @@ class Bridge:
             if self._left and not text.startswith("rollback"):
                 raise Undone("the enqueue was cancelled")
             sent = asyncio.run_coroutine_threadsafe(self._send(text, params), self._loop)
-            # A savepoint that may or may not be there could not be returned to.
-            self._under_way = None if text.startswith(("savepoint", "rollback")) else sent
+            # These do not wait for anybody; and a savepoint that may or may not be there could not be returned to.
+            self._under_way = None if text.startswith(("savepoint", "release", "rollback")) else sent
         try:
             return sent.result()
         except CancelledError:
