@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .errors import InvalidInput as InvalidInput
     from .errors import JobFailed as JobFailed
     from .errors import LeaseLost as LeaseLost
+    from .errors import NoQueue as NoQueue
     from .errors import NotFound as NotFound
     from .errors import Refused as Refused
     from .errors import Retry as Retry
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from .worker.spawning import Spawned as Spawned
 
 _ERRORS = (
-    "Abort Busy CoveyError Duplicate InvalidInput JobFailed LeaseLost NotFound Refused Retry SchemaError Snooze "
-    "SpawnRefused StillStopping Stopped StoreError TooLarge Undone Unknown WaitTimeout"
+    "Abort Busy CoveyError Duplicate InvalidInput JobFailed LeaseLost NoQueue NotFound Refused Retry SchemaError "
+    "Snooze SpawnRefused StillStopping Stopped StoreError TooLarge Undone Unknown WaitTimeout"
 )
 
 # Loaded when first asked for: the command line imports this package too and must start at once.

@@ -392,6 +392,36 @@ def test_a_transaction_that_sees_an_earlier_moment_obeys_todays_rules(
     assert engine_of(app).store.raw("select id, lane from {jobs}") == [(job.id, job.id)]
 
 
+def test_a_sealed_queue_is_refused_and_nothing_changes(app: Covey, conn: Connection) -> None:
+    engine = engine_of(app)
+    with engine.store.transaction(alone=True):
+        engine.store.ask("seal", sealed="elsewhere")
+    with pytest.raises(Refused, match="moved to elsewhere"):
+        app.task(functions.add).using(tx=conn, queue="new").enqueue(1)
+    assert is_usable(conn)
+    conn.commit()
+    assert (stored(app), app.client.queues()) == ([], [])
+
+
+def test_a_queue_is_not_sealed_under_an_open_transaction(app: Covey, conn: Connection, url: str) -> None:
+    job = app.task(functions.add).using(tx=conn).enqueue(1)
+    seen: list[int] = []
+    with Covey(url) as other:
+        store = engine_of(other).store
+
+        def seal() -> None:
+            with store.transaction(alone=True):
+                store.ask("seal", sealed="elsewhere")
+                seen.extend(row[0] for row in store.raw("select id from {jobs}"))
+
+        thread = threading.Thread(target=seal)
+        thread.start()
+        until(lambda: _exclusive_waits(app), 10)
+        conn.commit()
+        thread.join(15)
+    assert seen == [job.id], "what was committed before the seal is there to be copied"
+
+
 def test_a_new_queue_is_not_held_up_by_an_open_transaction(app: Covey, conn: Connection, url: str) -> None:
     add = app.task(functions.add)
     add.using(queue="new", tx=conn).enqueue(1)

@@ -145,7 +145,7 @@ def test_a_cancelled_enqueue_has_let_go_of_the_connection(app: Covey, connect: C
     run(main)
 
 
-@pytest.mark.parametrize("steps", range(0, 60))
+@pytest.mark.parametrize("steps", range(60))
 def test_an_enqueue_cancelled_anywhere_leaves_a_usable_transaction(app: Covey, connect: Connect, steps: int) -> None:
     add = app.task(functions.add)
 

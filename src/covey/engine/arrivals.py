@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core.model import Enqueued, Spec
-from ..errors import Duplicate, Refused
+from ..errors import Duplicate
 from ..store.families import Place
 from ..store.store import Store
 from .spawns import Queues, starts_at
-
-
-def refuse_sealed(store: Store) -> None:
-    (_, _, sealed), *_ = store.ask("meta")
-    if sealed:
-        raise Refused(f"this queue has moved to {sealed}; use that one")
 
 
 def admit(specs: Sequence[Spec], *lookers: Store) -> list[int | None]:

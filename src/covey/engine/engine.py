@@ -20,6 +20,7 @@ from ..errors import InvalidInput, NotFound, Refused, StillStopping
 from ..store.store import Store
 from . import arrivals, duties, reopen
 from .again import repeated
+from .sealing import writing
 from .spawns import Queues
 from .trees import Trees
 from .turns import Turns
@@ -49,9 +50,8 @@ class Engine(Turns, Views):
 
     @repeated
     def _enqueue(self, specs: Sequence[Spec]) -> list[Enqueued]:
-        with self.store.transaction():
+        with writing(self.store):
             now = self.clock()
-            arrivals.refuse_sealed(self.store)
             answers = arrivals.admit(specs, self.store)
             fresh = arrivals.fresh(specs, answers)
             self._add_queues({spec.queue for spec in fresh}, now)
@@ -60,7 +60,8 @@ class Engine(Turns, Views):
         failpoint("enqueue.after_commit")
         if fresh:
             self._known_queues.update(spec.queue for spec in fresh)
-            self.store.ring_for((spec.queue, spec.kind) for spec in fresh)
+            newest = max(each.id for each in enqueued)
+            self.store.ring_for(((spec.queue, spec.kind, spec.priority) for spec in fresh), newest)
         return enqueued
 
     def enqueue_in(self, tx: object, specs: Sequence[Spec]) -> list[Enqueued]:
@@ -71,10 +72,7 @@ class Engine(Turns, Views):
         from .guests import Guest  # drivers, which others need not have
 
         guest = Guest(self.store, self.database_id, tx)
-        # Committed by itself: as part of a transaction that takes its time, a new name would hold up its other users.
-        self._add_queues(names := {spec.queue for spec in specs}, self.clock())
-        self._known_queues.update(names)
-        return guest.enqueue(specs, self.clock()) if specs else []
+        return guest.enqueue(specs, now=self.clock(), add_queues=self._settle_queues) if specs else []
 
     def check_lendable(self) -> None:
         """A caller's connection can lead to this queue."""
@@ -85,6 +83,11 @@ class Engine(Turns, Views):
     def _add_queues(self, names: set[str], now: int) -> None:
         for name in names - self._known_queues:
             self.store.ask("add_queue", name=name, now=now)
+
+    def _settle_queues(self, names: set[str], now: int) -> None:
+        """Outside of a transaction: they are there for good."""
+        self._add_queues(names, now)
+        self._known_queues.update(names)
 
     # ── changes that a person asks for ──────────────────────────────────────────────────────────────────────────────
 
@@ -120,9 +123,8 @@ class Engine(Turns, Views):
         """Parents before their children, whatever the order asked for: what was done to a parent includes them."""
         if not refs:
             return []
-        with self.store.transaction():
+        with writing(self.store):
             trees = Trees(self.store, self.clock(), self.rng)
-            arrivals.refuse_sealed(self.store)
             self.store.lock_queues()
             self.store.lock_trees([self._id(ref) for ref in refs])
             rows = [self._row(ref) for ref in refs]
@@ -237,7 +239,7 @@ class Engine(Turns, Views):
 
         (where to go on, or None at the end of the table; how many are gone). One bounded transaction.
         """
-        with self.store.transaction():
+        with writing(self.store):
             return duties.sweep(self.store, cursor, ended_before, self.clock())
 
     # ── queues, settings, pools ─────────────────────────────────────────────────────────────────────────────────────
@@ -264,7 +266,7 @@ class Engine(Turns, Views):
         """The queue has these rules from now on; ``concurrency=None``: no limit. Depth holds for new trees."""
         check.check_queue(queue)
         check.check_limits(concurrency, max_depth)
-        with self.store.transaction(alone=True):  # nobody inserts by the old rules any more
+        with writing(self.store, alone=True):  # nobody inserts by the old rules any more
             now = self.clock()
             self.store.ask("add_queue", name=queue, now=now)
             self.store.ask(
@@ -289,7 +291,7 @@ class Engine(Turns, Views):
     @repeated
     def _change_queue(self, statement: str, queue: str, **params: Any) -> None:
         check.check_queue(queue)
-        with self.store.transaction():
+        with writing(self.store):
             now = self.clock()
             if not any(name == queue for name, *_ in self.store.ask("queues")):
                 if statement == "resume_queue":
@@ -302,7 +304,7 @@ class Engine(Turns, Views):
     @repeated
     def stop_pools(self, pools: Sequence[int]) -> None:
         """Each of these pools has been asked to finish what it runs and leave."""
-        with self.store.transaction():
+        with writing(self.store):
             now = self.clock()
             for pool in pools:
                 self.store.ask("request_stop", pool=pool, now=now)
@@ -319,7 +321,7 @@ class Engine(Turns, Views):
     def set_setting(self, name: str, text: str) -> tuple[str, Any]:
         """The setting holds for everything that is enqueued or started from now on."""
         key, value = config.parse(name, text)
-        with self.store.transaction():
+        with writing(self.store):
             stored = self.stored_settings() | {key: text.strip()}
             _check_together(config.effective(stored, {}))
             self.store.ask("set_config", key=key, value=text.strip())
@@ -328,7 +330,7 @@ class Engine(Turns, Views):
     @repeated
     def unset_setting(self, name: str) -> str:
         key = config.find(name).name
-        with self.store.transaction():
+        with writing(self.store):
             self.store.ask("unset_config", key=key)
             _check_together(config.effective(self.stored_settings(), {}))
         return key

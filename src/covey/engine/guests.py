@@ -11,8 +11,8 @@ from ..store.borrowed import Borrowed, Taken
 from ..store.dialect import Dialect
 from ..store.lenders import lend
 from ..store.store import Store
-from . import arrivals
-from .spawns import Queues
+from . import arrivals, sealing
+from .spawns import AddQueues, Queues
 
 if TYPE_CHECKING:
     from ..store.postgres import Postgres
@@ -25,24 +25,26 @@ class Guest:
         self._database_id = database_id
         self._store = Store(cast(Dialect, Borrowed(cast("Postgres", home.dialect), lend(tx))))
 
-    def enqueue(self, specs: Sequence[Spec], now: int) -> list[Enqueued]:
+    def enqueue(self, specs: Sequence[Spec], *, now: int, add_queues: AddQueues) -> list[Enqueued]:
         """All of them are part of the caller's transaction, or none is, and then it can still be used."""
         try:
-            return self._enqueue(specs, now, self._store)
+            return self._enqueue(specs, now, add_queues, self._store)
         except Taken:
             # By somebody who has committed since. In a repeatable read the caller cannot see by whom; we can.
-            return self._enqueue(specs, now, self._store, self._home)
+            return self._enqueue(specs, now, add_queues, self._store, self._home)
 
-    def _enqueue(self, specs: Sequence[Spec], now: int, *lookers: Store) -> list[Enqueued]:
+    def _enqueue(self, specs: Sequence[Spec], now: int, add_queues: AddQueues, *lookers: Store) -> list[Enqueued]:
         store = self._store
         with store.dialect.transaction():
             if store.value("meta") != self._database_id:
                 raise Refused(f"the connection in tx= leads to another queue than {store.dialect.url}")
             # The transaction holds the queue's lock now, so the rules stay as they are until it ends. They are read
             # through our own connection, because the caller may see an earlier moment.
-            arrivals.refuse_sealed(self._home)
+            sealing.refuse(self._home.ask("meta")[0][2])
             answers = arrivals.admit(specs, *lookers)
             fresh = arrivals.fresh(specs, answers)
+            # Not in this transaction: if it takes its time, a new name would hold up everybody else who uses it.
+            add_queues({spec.queue for spec in fresh}, now)
             enqueued = arrivals.named(answers, arrivals.insert(fresh, now, store, Queues(self._home)))
             if fresh:
                 store.ring("pool")
