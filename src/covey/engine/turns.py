@@ -122,8 +122,7 @@ class Turns:
         # Unmarked: the pool's next turn, with the same reports and all that it holds, resolves an unknown outcome.
         with self.store.transaction(marked=False):
             now = self.clock()
-            self.store.lock_pool(turn.pool)
-            found = self.store.ask("pool_for_turn", pool=turn.pool)
+            found = self.store.ask_locked("pool_for_turn", pool=turn.pool)
             if not found:
                 return Reply([], [], [], lost=True)
             last, stop_requested_at, sealed, cancels, due_at, deadline_at, has_rules = found[0]

@@ -3,9 +3,6 @@
 
 -- ── locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- name: lock_pool
-select 1 from {pools} where id = :pool for no key update
-
 -- name: lock_queues
 -- Of the queues whose claims and ends must come one after the other: usually none.
 select name from {queues} where serial = 1 or concurrency is not null order by name for no key update
@@ -63,21 +60,11 @@ returning queue
 
 -- ── claims: differ because others claim at the same time ────────────────────────────────────────────────────────
 
--- name: lane_locked
-select -priority, seq, id, kind, queue, null from {jobs}
-where state = 'pending' and queue = :queue and kind = :kind
-order by priority desc, seq, id limit :limit for no key update skip locked
-
 -- name: lane_from
 -- From the frontier onward (frontier.py).
 select -priority, seq, id, kind, queue, null from {jobs}
 where state = 'pending' and queue = :queue and kind = :kind and priority = :priority and (seq, id) >= (:seq, :id)
 order by seq, id limit :limit
-
--- name: lane_from_locked
-select -priority, seq, id, kind, queue, null from {jobs}
-where state = 'pending' and queue = :queue and kind = :kind and priority = :priority and (seq, id) >= (:seq, :id)
-order by seq, id limit :limit for no key update skip locked
 
 -- name: newest_id
 select last_value from {jobs_id_seq}
@@ -87,21 +74,6 @@ select last_value from {jobs_id_seq}
 select -priority, seq, id, kind, queue, null from {jobs}
 where id > :newest and state in ('pending', '') and queue = :queue and kind = :kind
 order by id limit :limit
-
--- name: lane_behind_locked
-select -priority, seq, id, kind, queue, null from {jobs}
-where id > :newest and state in ('pending', '') and queue = :queue and kind = :kind
-order by id limit :limit for no key update skip locked
-
--- name: free_lane_locked
-select -priority, seq, id, kind, queue, lane from {jobs}
-where state = 'pending' and queue = :queue and kind = :kind
-order by priority desc, seq, id limit :limit for no key update skip locked
-
--- name: owned_lane_locked
-select -priority, seq, id, kind, queue, lane from {jobs}
-where state = 'pending' and lane is not null and queue = :queue and lane = :owner and kind = :kind
-order by priority desc, seq, id limit :limit for no key update skip locked
 
 -- name: claim
 -- The rows are locked already, and looked up by id: with a plain `state = 'pending'` the planner, whose statistics lag
@@ -115,8 +87,8 @@ with taken as (
               interruptions, priority, phase, depth, max_depth, parent_id, root_id, joins, child_mode, tree_deadline_at
 )
 select t.id, t.fence, t.task, t.kind, t.attempts, t.max_attempts, t.timeout_s, t.queue, t.key, t.cwd, t.keep_background,
-       t.interruptions, (select args from {payloads} where job_id = t.id), t.priority, t.phase, t.depth, t.max_depth, t.parent_id, t.root_id, t.joins,
-       t.child_mode, t.tree_deadline_at
+       t.interruptions, (select args from {payloads} where job_id = t.id), t.priority, t.phase, t.depth, t.max_depth,
+       t.parent_id, t.root_id, t.joins, t.child_mode, t.tree_deadline_at
 from taken t
 
 -- name: complete

@@ -29,6 +29,12 @@ from .frontier import SHARE, SLOW_S, Frontier
 
 Tuples = list[tuple[Any, ...]]
 
+# Statements that are asked inside a turn with a lock on what they find, and elsewhere without.
+LOCKED = {
+    "pool_for_turn": "for no key update",
+    **dict.fromkeys(("lane", "free_lane", "owned_lane", "lane_from", "lane_behind"), "for no key update skip locked"),
+}
+
 
 class Lane(NamedTuple):
     """Where to look for pending jobs. ``owner``: of a serial queue only that tree's jobs (0: those that may pass)."""
@@ -54,6 +60,9 @@ class Store(Families):
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self._sql = dict(statements.load(dialect.name, dialect.prefix))
+        if dialect.row_locks:
+            for name, how in LOCKED.items():
+                self._sql[f"{name}_locked"] = f"{self._sql[name]}\n{how}"
         self._frontiers: dict[tuple[str, str], Frontier] = {}
         self._busy: dict[str, tuple[float, Tuples]] = {}  # kinds → until when it holds, lanes
 
@@ -99,11 +108,11 @@ class Store(Families):
             statements.written_out(sql, statements.MACROS[self.dialect.name], self.dialect.prefix), params
         )
 
-    # ── locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
+    def ask_locked(self, statement: str, /, **params: Any) -> Tuples:
+        """The rows that it answers; where others write at the same time, they wait for us."""
+        return self.ask(f"{statement}_locked" if self.dialect.row_locks else statement, **params)
 
-    def lock_pool(self, pool: int) -> None:
-        if self.dialect.row_locks:
-            self.ask("lock_pool", pool=pool)
+    # ── locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def lock_queues(self) -> None:
         if self.dialect.row_locks:
