@@ -60,6 +60,7 @@ class Postgres:
         self.url, self.side, self.schema = target.shown, target.side(), target.schema
         self.prefix = f'"{target.schema}".'
         self.channel = target.channel
+        self.advisory_lock = target.lock
         self._target = target
         self._timeout_s = timeout_s
         self._lock = threading.RLock()

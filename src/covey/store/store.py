@@ -59,7 +59,7 @@ class Done(NamedTuple):
 class Store(Families):
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        self._sql = statements.load(dialect.name, dialect.prefix)
+        self._sql = dict(statements.load(dialect.name, dialect.prefix))
         if dialect.row_locks:
             for name, how in LOCKED.items():
                 self._sql[f"{name}_locked"] = f"{self._sql[name]}\n{how}"
