@@ -232,7 +232,7 @@ def test_a31_a_server_that_stays_away_after_commit_is_unknown_and_said_so(
     client = opened(proxy.url)
     proxy.break_next("before")
     proxy.refusing = True
-    with pytest.raises(Unknown, match="lost during COMMIT.*look before you repeat it"):
+    with pytest.raises(Unknown, match=r"lost during COMMIT.*look before you repeat it"):
         client.enqueue([command()])
 
 

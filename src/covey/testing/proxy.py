@@ -13,7 +13,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -340,7 +340,7 @@ def _shut(connection: socket.socket) -> None:
 # ── addresses ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _plain(url: str) -> tuple[Any, dict[str, str]]:
+def _plain(url: str) -> tuple[SplitResult, dict[str, str]]:
     parts = urlsplit(url)
     return parts, dict(parse_qsl(parts.query))
 
