@@ -122,6 +122,30 @@ def test_a22_a_child_that_ends_while_its_root_is_cancelled(
     assert len(ways) > 1, ways  # neither always wins
 
 
+def test_a22_a_child_that_spawns_while_its_root_is_cancelled_leaves_nobody_behind(
+    engine: Engine, opened: Open, proof: Proof
+) -> None:
+    """The cancel goes down the tree while a branch is being added to it."""
+    engine.set_queue("root", max_depth=3)
+    source, person = HandPool(engine, name="source", queues=("root",)), opened()
+    left = HandPool(opened(), name="left", queues=("left",))
+    ways = Counter[tuple[str, ...]]()
+    for _ in range(proof(40, 1000)):
+        (root,) = engine.enqueue([command("root", queue="root")])
+        source.spawn(source.claim_one(), child(queue="left"), child(queue="right"))
+        claim = left.claim_one()
+        leaves = [child(queue="leaves") for _ in range(3)]
+        fine(together(lambda: left.spawn(claim, *leaves), lambda: person.cancel([root.id])))  # noqa: B023
+        for held in left.turn().cancels:
+            left.report(held, "gone")
+        tree = engine.store.raw("select state, pool from {jobs} where root_id = :root order by id", root=root.id)
+        assert {state for state, holder in tree} == {"cancelled"}, tree
+        assert {holder for state, holder in tree} == {None}
+        ways[tuple(state for state, _ in tree)] += 1
+    assert check_queue(engine) == []
+    assert len(ways) > 1, ways  # with and without leaves: neither always wins
+
+
 def test_a22_two_parents_of_one_uncle_end_at_the_same_moment(engine: Engine, opened: Open, proof: Proof) -> None:
     """The uncle waits for two roots, in two trees: it is opened once, by whoever comes last."""
     source = HandPool(engine, name="source", queues=("root",))

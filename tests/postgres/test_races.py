@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from covey.core.model import Claim
+from covey.core.model import Claim, Outcome, Output
 from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import Duplicate, InvalidInput, Refused
@@ -138,6 +138,35 @@ def test_a8_a_report_that_comes_between_the_reapers_look_and_its_write_wins_or_w
     assert answers[0].lost  # the report came second, and says so
     job = engine.job(id)
     assert (job.state, job.interruptions, job.fence) == ("pending", 1, 2)
+
+
+@pytest.mark.parametrize("outcome", ["success", "failure"])
+def test_a22_a_cancel_and_a_report_at_the_same_moment_both_tell_the_truth(
+    engine: Engine, opened: Open, proof: Proof, outcome: Outcome
+) -> None:
+    pool, person = HandPool(opened()), opened()
+    ways = Counter[str]()
+    for _ in range(proof(40, 500)):
+        (made,) = engine.enqueue([command(max_attempts=5)])
+        claim = pool.claim_one()
+        output = Output(b"said", b"", 0, 0)  # not the short way of plain successes
+        reply, cancelled = together(
+            lambda: pool.report(claim, outcome, error="boom", output=output),  # noqa: B023
+            lambda: person.cancel([made.id]),  # noqa: B023
+        )
+        fine([reply])
+        if isinstance(cancelled, Refused):
+            assert engine.job(made.id).state == "completed"
+        else:
+            (change,) = fine([cancelled])[0]
+            assert engine.job(made.id).state == "cancelled"
+            ways[change.was] += 1
+            continue
+        ways["refused"] += 1
+    for held in pool.turn().cancels:
+        pool.report(held, "gone")
+    assert len(ways) > 1, ways
+    assert check_queue(engine) == []
 
 
 # ── keys and bulks ──────────────────────────────────────────────────────────────────────────────────────────────────
