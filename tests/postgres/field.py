@@ -11,7 +11,7 @@ from pathlib import Path
 from covey import config
 from covey.compose import open_engine
 from covey.core import codec
-from covey.core.model import ENDED
+from covey.core.model import ENDED, Spec
 from covey.core.specs import task_spec
 from covey.core.view import Filter
 from covey.errors import StoreError, Unknown
@@ -49,8 +49,8 @@ class Field(Yard):
 class Producer:
     """Enqueues numbers, a few at a time, and remembers what it was told about each."""
 
-    def __init__(self, url: str, count: int, seconds: float) -> None:
-        self._url, self._count, self._pause_s = url, count, seconds / count
+    def __init__(self, url: str, count: int, seconds: float, *, batch: int = 1) -> None:
+        self._url, self._count, self._batch, self._pause_s = url, count, batch, seconds / count * batch
         self.made: list[int] = []
         self.refused: list[int] = []  # it was told that nothing was written
         self.unknown: list[int] = []
@@ -63,17 +63,15 @@ class Producer:
         engine = open_engine(self._url)
         pace = threading.Event()
         try:
-            for number in range(self._count):
-                spec = task_spec(
-                    "herd.trace", settings=SETTINGS, kind="sync", args=codec.encode([[number], {}], what="arguments")
-                )
+            for first in range(0, self._count, self._batch):
+                numbers = range(first, min(first + self._batch, self._count))
                 try:
-                    self.ids += [each.id for each in engine.enqueue([spec])]
-                    self.made.append(number)
+                    self.ids += [each.id for each in engine.enqueue([_spec(number) for number in numbers])]
+                    self.made += numbers
                 except Unknown:
-                    self.unknown.append(number)
+                    self.unknown += numbers
                 except StoreError:
-                    self.refused.append(number)
+                    self.refused += numbers
                 pace.wait(self._pause_s)
         except BaseException as error:
             self.problem = error
@@ -84,6 +82,10 @@ class Producer:
         self._thread.join(timeout_s)
         assert not self._thread.is_alive()
         assert self.problem is None, repr(self.problem)
+
+
+def _spec(number: int) -> Spec:
+    return task_spec("herd.trace", settings=SETTINGS, kind="sync", args=codec.encode([[number], {}], what="arguments"))
 
 
 @contextmanager

@@ -55,13 +55,13 @@ def pause(seconds: float) -> None:
 
 def test_a31_every_session_is_killed_five_times_a_second(victim: Server, field: Field, url: str, proof: Proof) -> None:
     seconds = proof(4, 30)
-    producer, killed = Producer(url, proof(400, 5000), seconds * 0.9), 0
+    producer, killed = Producer(url, proof(400, 5000), seconds * 0.9, batch=proof(1, 10)), 0
     with weather(field):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             killed += kill_sessions(victim)
             pause(0.2)
-        settled(field, producer)
+        settled(field, producer, 120)
     assert killed > 3 * 4 * seconds  # two pools, a producer, a reader; and who listens
     assert not producer.unknown
     assert not producer.refused
