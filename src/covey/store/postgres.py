@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -180,7 +181,9 @@ class Postgres:
 
     def vacuum(self) -> None:
         for table in sorted(self.tables()):
-            self.query(f"vacuum (analyze) {self.prefix}{table}", {})
+            vacuum = partial(self._run, f"vacuum (analyze) {self.prefix}{table}", None)
+            with self._lock:  # a message of its own: together with anything else it would be inside a transaction
+                self._persistently(vacuum)
 
     # ── transactions ────────────────────────────────────────────────────────────────────────────────────────────────
 
