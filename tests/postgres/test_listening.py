@@ -58,7 +58,7 @@ def test_a32_after_its_session_was_killed_a_listener_hears_again(
     engine: Engine, ears: Ears, admin: psycopg.Connection[Any], proof: Callable[[int, int], int]
 ) -> None:
     ear = ears.listen("pool")
-    for _ in range(proof(3, 20)):
+    for number in range(proof(3, 20)):
         before = backend(ears)
         while ear.wait(0.0):
             pass
@@ -67,7 +67,7 @@ def test_a32_after_its_session_was_killed_a_listener_hears_again(
         assert ear.wait(5)  # what was said in between is found by looking
         while ear.wait(0.05):
             pass
-        engine.enqueue([command()])
+        engine.enqueue([command(queue=f"q{number}")])  # without a backlog, which would need no wake-up
         assert ear.wait(1), "the enqueue is heard"
 
 
