@@ -20,7 +20,7 @@ from ..errors import InvalidInput, NotFound, Refused, StillStopping
 from ..store.store import Store
 from . import arrivals, duties, reopen
 from .again import repeated
-from .sealing import writing
+from .sealing import refuse, writing
 from .spawns import Queues
 from .trees import Trees
 from .turns import Turns
@@ -50,19 +50,20 @@ class Engine(Turns, Views):
 
     @repeated
     def _enqueue(self, specs: Sequence[Spec]) -> list[Enqueued]:
-        with writing(self.store):
+        with self.store.transaction():
             now = self.clock()
+            queues = Queues(self.store)
+            refuse(queues.sealed)
             answers = arrivals.admit(specs, self.store)
             fresh = arrivals.fresh(specs, answers)
             self._add_queues({spec.queue for spec in fresh}, now)
-            enqueued = arrivals.named(answers, arrivals.insert(fresh, now, self.store, Queues(self.store)))
+            ids = arrivals.insert(fresh, now, self.store, queues)
+            if ids:
+                self.store.ring_for(((spec.queue, spec.kind, spec.priority) for spec in fresh), ids[-1])
             failpoint("enqueue.before_commit")
         failpoint("enqueue.after_commit")
-        if fresh:
-            self._known_queues.update(spec.queue for spec in fresh)
-            newest = max(each.id for each in enqueued)
-            self.store.ring_for(((spec.queue, spec.kind, spec.priority) for spec in fresh), newest)
-        return enqueued
+        self._known_queues.update(spec.queue for spec in fresh)
+        return arrivals.named(answers, ids)
 
     def enqueue_in(self, tx: object, specs: Sequence[Spec]) -> list[Enqueued]:
         """All of them, in order, are part of the transaction that is open on the caller's connection, or none is."""
@@ -129,9 +130,9 @@ class Engine(Turns, Views):
             self.store.lock_trees([self._id(ref) for ref in refs])
             rows = [self._row(ref) for ref in refs]
             changes = {row.id: self._change(row, trees, change) for row in sorted(rows, key=lambda row: row.id)}
+            self.store.ring("pool")
+            self.store.ring("end")
             failpoint("change.before_commit")
-        self.store.ring("pool")
-        self.store.ring("end")
         return [changes[row.id] for row in rows]
 
     def _change(self, row: Row, trees: Trees, change: Callable[[Row, Trees], Change]) -> Change:

@@ -23,7 +23,9 @@ class Queues:
     """What new jobs inherit from their queues: depth and lanes. Only those that differ from the default are listed."""
 
     def __init__(self, store: Store) -> None:
-        self._special = {name: (bool(serial), depth) for name, serial, depth in store.ask("special_queues")}
+        rows = store.ask("special_queues")
+        self.sealed: str | None = rows[0][3]
+        self._special = {name: (bool(serial), depth) for name, serial, depth, _ in rows if name is not None}
 
     def __contains__(self, name: str) -> bool:
         return name in self._special

@@ -28,6 +28,8 @@ from .trees import Trees
 PATIENT_POLLS = 50  # empty polls before the pace slackens
 SLACKEN = 1.2
 
+Busy = list[tuple[str, str]] | None  # (queue, kind) that have work; None: not known
+
 
 class Turns:
     """The Source half of the engine."""
@@ -112,17 +114,19 @@ class Turns:
         """Reports are written, free places are filled, the beat is shown: one transaction. An idle turn only reads."""
         if turn.database_id != self.database_id:
             raise Refused(f"pool {turn.pool} belongs to database {turn.database_id}, this is {self.database_id}")
-        if _is_idle(turn) and (reply := self._peek(turn)) is not None:
+        idle = _is_idle(turn)
+        # Where a transaction keeps nobody waiting, an idle turn looks and claims in one.
+        if idle and not self.store.dialect.row_locks and (reply := self._peek(turn)) is not None:
             return reply
         failpoint("turn.before_begin")
-        return self._turn(turn)
+        return self._turn(turn, idle)
 
     @repeated
-    def _turn(self, turn: Turn) -> Reply:
+    def _turn(self, turn: Turn, idle: bool) -> Reply:
         # Unmarked: the pool's next turn, with the same reports and all that it holds, resolves an unknown outcome.
         with self.store.transaction(marked=False):
             now = self.clock()
-            found = self.store.ask_locked("pool_for_turn", pool=turn.pool)
+            found, busy = self.store.begin_turn(turn.pool, _kinds_of_any_queue(turn), locked=not idle)
             if not found:
                 return Reply([], [], [], lost=True)
             last, stop_requested_at, sealed, cancels, due_at, deadline_at, has_rules = found[0]
@@ -141,24 +145,28 @@ class Turns:
             trees.settle()
             failpoint("turn.after_reports")
             promoted = [] if due_at is None or due_at > now else self.store.ask("promote", now=now, limit=duties.BATCH)
+            if promoted or trees.stirred or moved:
+                busy = None  # other lanes may have work now
             for want in turn.wants:
                 if want.limit > 0:
-                    reply.claims += self._claim(turn.pool, want, Lanes(self.store, now, has_rules), now)
+                    reply.claims += self._claim(turn.pool, want, Lanes(self.store, now, has_rules), busy, now)
+                    busy = None if len(turn.wants) > 1 else busy
             failpoint("turn.after_claim")
             if cancels or trees.stirred:
                 reply.cancels = [Held(*row) for row in self.store.ask("stopping_of", pool=turn.pool)]
-            self._beat(turn, now)
-            self._do_duties(now)
+            if not idle or reply.claims or promoted or ended:  # else nothing was found, and nothing is written
+                self._beat(turn, now)
+                self._do_duties(now)
             if turn.draining and not reply.claims and turn.wants:
                 reply.drained = all(self._drained(want, now) for want in turn.wants)
             quiet = due_at is None and deadline_at is None and not trees.stirred and not moved
             reply.next_due_at = None if quiet else _earliest(*self.store.ask("instants")[0])
+            if ended:
+                self.store.ring("end")
+            if len(promoted) + moved + trees.opened > len(reply.claims):
+                self.store.ring("pool")
             failpoint("turn.before_commit")
         failpoint("turn.after_commit")
-        if ended:
-            self.store.ring("end")
-        if len(promoted) + moved + trees.opened > len(reply.claims):
-            self.store.ring("pool")
         if reply.claims:
             self._empty_polls = 0
         return reply
@@ -242,13 +250,21 @@ class Turns:
                 trees.released(row)
         return len(strays)
 
-    def _claim(self, pool: int, want: Want, lanes: Lanes, now: int) -> list[Claim]:
+    def _claim(self, pool: int, want: Want, lanes: Lanes, busy: Busy, now: int) -> list[Claim]:
         """The next jobs in order for which there is a place of their kind. A full kind does not hide another's jobs."""
         chosen: list[int] = []
         left = dict(want.places)
         bound = want.limit if want.bound is None else want.bound
         plain = lanes.plain
-        for id, kind, queue, lane in self.store.ready(self._lanes(want, lanes), want.limit, locked=True):
+        found = self._lanes(want, lanes, busy)
+        if plain and len(found) == 1:
+            only = found[0]
+            most = only.most if only.kind == "async" else min(only.most, bound)
+            claims = self.store.claim_lane(pool, only._replace(most=most), now, idle=want.idle)
+            if claims is not None:
+                self._tell_families(claims, now)
+                return claims
+        for id, kind, queue, lane in self.store.ready(found, want.limit, locked=True):
             if left[kind] > 0 and (bound > 0 or kind == "async") and (plain or lanes.admits(id, queue, lane)):
                 left[kind] -= 1
                 bound -= kind != "async"
@@ -272,14 +288,14 @@ class Turns:
             if claim.phase == "join":
                 claim.children = self.store.outcomes(claim.id)
 
-    def _lanes(self, want: Want, lanes: Lanes) -> list[Lane]:
-        """Everything that this pool may claim from now."""
+    def _lanes(self, want: Want, lanes: Lanes, busy: Busy = None) -> list[Lane]:
+        """Everything that this pool may claim from now. ``busy``: which (queue, kind) have work, if that is known."""
         places = {kind: min(n, want.limit) for kind, n in want.places.items() if n > 0}
-        if want.queues is None:
-            pairs = self.store.busy_lanes(list(places))
-        else:
-            pairs = [(queue, kind) for queue in want.queues for kind in places]
-        return lanes.of(pairs, places)
+        if want.queues is not None:
+            busy = [(queue, kind) for queue in want.queues for kind in places]
+        elif busy is None:
+            busy = self.store.busy_lanes(list(places))
+        return lanes.of(busy, places)
 
     def _beat(self, turn: Turn, now: int) -> None:
         zygote_pid, zygote_ticks = turn.zygote or (None, None)
@@ -363,6 +379,14 @@ class Turns:
 def _first_of_each(reports: list[Report]) -> list[Report]:
     """One report per run: if it is told twice, the first counts."""
     return list({(report.id, report.fence): report for report in reversed(reports)}.values())
+
+
+def _kinds_of_any_queue(turn: Turn) -> list[str] | None:
+    """The kinds that are wanted from whichever queue has work, if that is all that is wanted."""
+    (want,) = turn.wants if len(turn.wants) == 1 else (None,)
+    if want is None or want.queues is not None or want.limit <= 0:
+        return None
+    return [kind for kind, places in want.places.items() if places > 0]
 
 
 def _earliest(*instants: int | None) -> int | None:

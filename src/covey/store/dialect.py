@@ -42,6 +42,10 @@ class Dialect(Protocol):
 
     def query(self, sql: str, params: Params) -> list[tuple[Any, ...]]: ...
 
+    def queries(self, *asked: tuple[str, Params]) -> list[list[tuple[Any, ...]]]:
+        """Several at once."""
+        ...
+
     def execute_many(self, sql: str, rows: Iterable[Params | tuple[Any, ...]]) -> None: ...
 
     def script(self, sql: str) -> None:
@@ -66,8 +70,12 @@ class Dialect(Protocol):
 
     def set_durability(self, durability: str) -> None: ...
 
-    def ring(self, who: str, names: Sequence[str] = ()) -> None:
-        """Wakes listeners of that kind ('pool', 'end'); after the commit, never before."""
+    def ring(self, who: str) -> None:
+        """Wakes listeners of that kind ('pool', 'end'). Inside a transaction: once it is committed, never before."""
+        ...
+
+    def after_commit(self, sql: str, params: Params) -> None:
+        """Inside a transaction: a hint to be sent once it is committed; nobody waits for it or depends on it."""
         ...
 
     def listen(self, who: str) -> Listener: ...

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 SLOW_S = 0.03
+JOB_S = 0.0002  # more for each job that is found
 SLOW_LOOKS = 3  # in a row: a busy server alone is no reason
 LASTS_S = 1.0
 SHARE = 20  # the long way may take a twentieth of the time
@@ -40,13 +41,17 @@ class Frontier(Struct):
             self.advance(rows)
             return rows
         rows = whole()
-        took = clock() - began
-        self.slow = self.slow + 1 if took > SLOW_S else 0
+        self.note(began, clock(), len(rows), rows)
+        return rows
+
+    def note(self, began: float, ended: float, jobs: int, rows: Rows) -> None:
+        """So long took a look at the whole lane, with so many jobs in it and these first."""
+        took = ended - began
+        self.slow = self.slow + 1 if took > SLOW_S + jobs * JOB_S else 0
         if self.slow >= SLOW_LOOKS:
-            self.until = clock() + max(LASTS_S, took * SHARE)
+            self.until = ended + max(LASTS_S, took * SHARE)
             self.key = self.newest = None
             self.advance(rows)
-        return rows
 
     def advance(self, rows: Rows) -> None:
         if rows:

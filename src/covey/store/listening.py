@@ -80,13 +80,12 @@ class Ears:
             pause_s = min(max(pause_s * 2, RETRY_S[0]), RETRY_S[1])
 
     def _ended(self, timeout_s: float) -> bool:
-        return bool(select.select([self._end], [], [], timeout_s)[0])
+        return self._end in _readable([self._end], timeout_s)
 
     def _hear(self, db: psycopg.Connection[tuple[object, ...]]) -> bool:
         """Until we are told to end (True) or the connection is lost."""
         while True:
-            ready, _, _ = select.select([db.fileno(), self._end], [], [])
-            if self._end in ready:
+            if self._end in _readable([db.fileno(), self._end]):
                 return True
             db.pgconn.consume_input()
             said = set()
@@ -103,3 +102,11 @@ class Ears:
     def _all(self) -> list[Ear]:
         with self._lock:
             return list(self._ears)
+
+
+def _readable(fds: list[int], timeout_s: float | None = None) -> list[int]:
+    """By poll: select knows no descriptor above 1,023, and a pool of many workers has those."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return [fd for fd, _ in poll.poll(None if timeout_s is None else timeout_s * 1000)]

@@ -40,6 +40,7 @@ BATCH = 500  # rows of one statement
 # Statistics lag behind a queue by nature: empty now, a million rows in a minute. The indexes are always right, and read
 # in order they skip what is known to be dead; a bitmap of them would not.
 HINT = "set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
+RING = "select pg_notify(:channel, :who)"
 PASSING = (
     pg.SerializationFailure,
     pg.DeadlockDetected,
@@ -69,6 +70,7 @@ class Postgres:
         self._inside = False
         self._begun = False  # whether the server knows of the transaction
         self._unsent: list[str] = []  # what travels with the next message
+        self._hints: list[str] = []  # what travels behind the COMMIT
         self._offset = 0.0
         self._sampled_at = -CLOCK_LASTS_S
         self._durable = True
@@ -117,6 +119,11 @@ class Postgres:
                 return self._run(text, params)
             return self._persistently(lambda: self._run(f"select {HINT}; {text}", params))
 
+    def queries(self, *asked: tuple[str, Params]) -> list[list[tuple[Any, ...]]]:
+        """In one message; inside a transaction."""
+        texts = [self._bound(placeholders(sql), params) for sql, params in asked]
+        return self._run_all("; ".join(texts), None)[-len(asked) :]
+
     def execute_many(self, sql: str, rows: Iterable[Params | tuple[Any, ...]]) -> None:
         rows = iter(rows)
         first = list(islice(rows, FEW + 1))
@@ -158,10 +165,19 @@ class Postgres:
     def set_durability(self, durability: str) -> None:
         self._durable = durability == "full"
 
-    def ring(self, who: str, names: Sequence[str] = ()) -> None:
+    def ring(self, who: str) -> None:
         """In a transaction of its own: inside the writer's it would make all commits wait for each other."""
+        told = {"channel": self.channel, "who": who}
+        if self._inside:
+            self.after_commit(RING, told)
+            return
         with contextlib.suppress(StoreError):  # whoever is not rung looks by itself
-            self.query("select pg_notify(:channel, :who)", {"channel": self.channel, "who": who})
+            self.query(RING, told)
+
+    def after_commit(self, sql: str, params: Params) -> None:
+        hint = self._bound(placeholders(sql), params)
+        if hint not in self._hints:
+            self._hints.append(hint)
 
     def listen(self, who: str) -> Listener:
         self._refuse_other_process()
@@ -215,27 +231,28 @@ class Postgres:
         if self._inside:
             raise StoreError("a transaction is open already in this thread")
         self._connect(PATIENCE_S)
-        self._inside, self._begun, self._unsent = True, False, [text]
+        self._inside, self._begun, self._unsent, self._hints = True, False, [text], []
 
     def _commit(self, marked: bool) -> None:
         if not self._begun and len(self._unsent) == 1:
             return  # nothing was said
-        if not marked:
-            try:
-                self._run("commit", None)
-            except Undone as error:
-                if self._is_lost():
-                    raise Unknown(f"{self.url}: the connection was lost during COMMIT ({error})") from None
-                raise
-            return
-        token = _token_of(self.now(), os.urandom(10))
+        token = _token_of(self.now(), os.urandom(10)) if marked else None
+        receipt = f"insert into {self.prefix}receipts (token) values ('{token}'); " if token else ""
         try:
-            self._run(f"insert into {self.prefix}receipts (token) values ('{token}'); commit", None)
-        except Undone:
-            if not self._is_lost():
+            self._run("; ".join([f"{receipt}commit", *self._hints]), None)
+        except StoreError as error:
+            if self._is_lost():
+                if token is None:
+                    raise Unknown(f"{self.url}: the connection was lost during COMMIT ({error})") from None
+                if not self._has_committed(token):
+                    raise
+            elif self._is_in_transaction():
                 raise
-            if not self._has_committed(token):
-                raise
+            # else it was a hint that failed, behind the COMMIT
+
+    def _is_in_transaction(self) -> bool:
+        """Whether the server has still to be told that it is over."""
+        return self._session().info.transaction_status != psycopg.pq.TransactionStatus.IDLE
 
     def _has_committed(self, token: str) -> bool:
         """Whether the transaction with that receipt was committed. If not, it never will be.
@@ -273,6 +290,10 @@ class Postgres:
 
     def _run(self, text: str, params: Params | None) -> list[tuple[Any, ...]]:
         """The rows that the last of these statements answers."""
+        return self._run_all(text, params)[-1]
+
+    def _run_all(self, text: str, params: Params | None) -> list[list[tuple[Any, ...]]]:
+        """The rows of each statement."""
         db = self._session()
         if self._unsent:
             self.statements += len(self._unsent)
@@ -282,9 +303,10 @@ class Postgres:
         try:
             cursor = db.cursor()
             cursor.execute(text.encode(), params)
+            found = [cursor.fetchall() if cursor.description is not None else []]
             while cursor.nextset():
-                pass
-            return cursor.fetchall() if cursor.description is not None else []
+                found.append(cursor.fetchall() if cursor.description is not None else [])
+            return found
         except psycopg.Error as error:
             raise self._explained(error) from error
 

@@ -91,6 +91,29 @@ select t.id, t.fence, t.task, t.kind, t.attempts, t.max_attempts, t.timeout_s, t
        t.parent_id, t.root_id, t.joins, t.child_mode, t.tree_deadline_at
 from taken t
 
+-- name: claim_lane
+-- Finding and claiming in one, where there is one lane without rules. The pool's own row is locked first: a reaper that
+-- has it waits for us or we for it, and without the row there is no claim.
+with mine as materialized (
+    select id from {pools} where id = :pool for no key update
+), picked as materialized (
+    select id from {jobs}
+    where state = 'pending' and queue = :queue and kind = :kind and interruptions < :lonely
+    order by priority desc, seq, id limit :limit for no key update skip locked
+), taken as (
+    update {jobs} j
+    set state = 'processing', pool = mine.id, fence = fence + 1, attempts = attempts + 1, unique_key = null,
+        claimed_at = :now, updated_at = :now
+    from picked, mine where j.id = picked.id
+    returning j.id, fence, task, kind, attempts, max_attempts, timeout_s, queue, key, cwd, keep_background,
+              interruptions, priority, phase, depth, max_depth, parent_id, root_id, joins, child_mode,
+              tree_deadline_at, seq
+)
+select t.id, t.fence, t.task, t.kind, t.attempts, t.max_attempts, t.timeout_s, t.queue, t.key, t.cwd, t.keep_background,
+       t.interruptions, (select args from {payloads} where job_id = t.id), t.priority, t.phase, t.depth, t.max_depth,
+       t.parent_id, t.root_id, t.joins, t.child_mode, t.tree_deadline_at, t.seq
+from taken t order by t.priority desc, t.seq, t.id
+
 -- name: complete
 -- Ordered by id, as every set of rows is locked here.
 with done as (

@@ -35,7 +35,8 @@ insert into {queues} (name, created_at) values (:name, :now) on conflict do noth
 select name, paused_at, resume_at, serial, concurrency, max_depth from {queues} order by name
 
 -- name: special_queues
-select name, serial, max_depth from {queues} where serial = 1 or max_depth <> 1
+-- What an enqueue must know, in one look: the queues with rules for new jobs (usually none), and the seal.
+select q.name, q.serial, q.max_depth, m.sealed from {meta} m left join {queues} q on q.serial = 1 or q.max_depth <> 1
 
 -- name: queue_rules
 -- Only queues whose jobs may not simply be claimed: usually none.

@@ -11,7 +11,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apsw
@@ -72,6 +72,7 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, 
 
 
 class Sqlite:
+    _rings: list[str] | None = None  # of the transaction that is open
     name = "sqlite"
     prefix = ""
     channel = ""
@@ -136,6 +137,8 @@ class Sqlite:
                     self._refuse_other_file()
                     self._db.execute("begin immediate")
                     failpoint("store.after_begin")
+                    rings: list[str] = []
+                    self._rings = rings
                     try:
                         yield
                         failpoint("store.before_commit")
@@ -145,10 +148,14 @@ class Sqlite:
                         if self._db.in_transaction:
                             self._db.execute("rollback")
                         raise
+                    finally:
+                        self._rings = None
             finally:
                 if self._gate:
                     self._gate.leave()
         failpoint("store.after_commit")
+        for who in dict.fromkeys(rings):
+            self._bell.ring(who)
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -164,6 +171,9 @@ class Sqlite:
         self._refuse_other_process()
         with self._lock, self._explained():
             return self._db.execute(sql, params).fetchall()
+
+    def queries(self, *asked: tuple[str, Params]) -> list[list[tuple[Any, ...]]]:
+        return [self.query(*each) for each in asked]
 
     def execute_many(self, sql: str, rows: Iterable[Params | tuple[Any, ...]]) -> None:
         self._db.executemany(sql, rows)
@@ -187,8 +197,14 @@ class Sqlite:
         first = last + 1
         return range(first, first + count)
 
-    def ring(self, who: str, names: Sequence[str] = ()) -> None:
-        self._bell.ring(who, names)
+    def ring(self, who: str) -> None:
+        if self._rings is None:
+            self._bell.ring(who)
+        else:
+            self._rings.append(who)
+
+    def after_commit(self, sql: str, params: Params) -> None:
+        raise NotImplementedError("SQLite has bells")
 
     def listen(self, who: str) -> Listener:
         return self._bell.listen(who)

@@ -8,7 +8,6 @@ is repeated. On SQLite the writer is alone and the locks cost nothing.
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import time
 from collections import Counter
@@ -21,7 +20,6 @@ from msgspec.structs import asdict
 from ..core.machine import Change
 from ..core.model import LONELY_INTERRUPTIONS as LONELY
 from ..core.model import Claim, LostPool, PoolEvent, PoolInfo, Report, Row, Spec, WorkerState
-from ..errors import StoreError
 from . import statements
 from .dialect import Dialect, Listener
 from .families import Families, json_text
@@ -86,8 +84,8 @@ class Store(Families):
     def many(self, name: str, rows: Iterable[Mapping[str, Any] | tuple[Any, ...]]) -> None:
         self.dialect.execute_many(self._sql[name], rows)
 
-    def ring(self, who: str, names: Sequence[str] = ()) -> None:
-        self.dialect.ring(who, names)
+    def ring(self, who: str) -> None:
+        self.dialect.ring(who)
 
     def ring_for(self, fresh: Iterable[tuple[str, str, int]], newest: int) -> None:
         """New jobs, each a (queue, kind, priority), wake pools; over a network only those that may be asleep."""
@@ -96,8 +94,8 @@ class Store(Families):
             return
         for (queue, kind, priority), count in Counter(fresh).items():
             where = {"queue": queue, "kind": kind, "priority": priority, "since": newest - count - 1000}
-            with contextlib.suppress(StoreError):  # pools look by themselves
-                self.ask("ring_unless_backlog", channel=self.dialect.channel, fresh=count + 10, **where)
+            told = {"channel": self.dialect.channel, "fresh": count + 10, **where}
+            self.dialect.after_commit(self._sql["ring_unless_backlog"], told)
 
     def listen(self, who: str) -> Listener:
         return self.dialect.listen(who)
@@ -250,20 +248,56 @@ class Store(Families):
                 return
             given, share = len(rows), share * 4
 
+    def begin_turn(self, pool: int, kinds: Sequence[str] | None, *, locked: bool) -> tuple[Tuples, Tuples | None]:
+        """What a turn must know first, and with ``kinds`` also `busy_lanes`, where that saves a message."""
+        if not self.dialect.row_locks:
+            return self.ask("pool_for_turn", pool=pool), None
+        first = (self._sql["pool_for_turn_locked" if locked else "pool_for_turn"], {"pool": pool})
+        if kinds is None or locked:  # reports come first, and may open other lanes
+            return self.dialect.query(*first), None
+        listed = json_text(kinds)
+        if (known := self._known_lanes(listed)) is not None:
+            return self.dialect.query(*first), known
+        began = time.monotonic()
+        found, lanes = self.dialect.queries(first, (self._sql["ready_lanes"], {"kinds": listed}))
+        return found, self._keep_lanes(listed, lanes, began)
+
     def busy_lanes(self, kinds: Sequence[str]) -> Tuples:
         """(queue, kind) of everything that waits, of these kinds."""
         listed = json_text(kinds)
         if not self.dialect.row_locks:
             return self.ask("ready_lanes", kinds=listed)
-        clock = time.monotonic
-        found = self._busy.get(listed)
-        if found is not None and clock() < found[0]:
-            return found[1]
-        began = clock()
-        lanes = self.ask("ready_lanes", kinds=listed)
-        took = clock() - began
-        self._busy[listed] = (clock() + took * SHARE if took > SLOW_S else 0.0, lanes)
+        if (known := self._known_lanes(listed)) is not None:
+            return known
+        began = time.monotonic()
+        return self._keep_lanes(listed, self.ask("ready_lanes", kinds=listed), began)
+
+    def _known_lanes(self, kinds: str) -> Tuples | None:
+        until, lanes = self._busy.get(kinds, (0.0, []))
+        return lanes if time.monotonic() < until else None
+
+    def _keep_lanes(self, kinds: str, lanes: Tuples, began: float) -> Tuples:
+        """A look that took long is not repeated at once (frontier.py)."""
+        now = time.monotonic()
+        self._busy[kinds] = (now + (now - began) * SHARE if now - began > SLOW_S else 0.0, lanes)
         return lanes
+
+    def claim_lane(self, pool: int, lane: Lane, now: int, *, idle: bool) -> list[Claim] | None:
+        """The next jobs of a lane without rules are the pool's: found and claimed in one statement.
+
+        None where that cannot be: each writer is alone anyway, or the way to the first job is long.
+        """
+        if not self.dialect.row_locks or lane.serial:
+            return None
+        frontier = self._frontiers.setdefault((lane.queue, lane.kind), Frontier())
+        began = time.monotonic()
+        if began < frontier.until:
+            return None
+        lonely = 1 << 30 if idle else LONELY
+        where: dict[str, Any] = {"queue": lane.queue, "kind": lane.kind, "limit": lane.most}
+        rows = self.ask("claim_lane", pool=pool, now=now, lonely=lonely, **where)
+        frontier.note(began, time.monotonic(), lane.most, [(-row[13], row[-1], row[0]) for row in rows[:1]])
+        return [Claim(*row[:-1]) for row in rows]
 
     def _pending(self, lane: Lane, limit: int, suffix: str) -> Tuples:
         if not lane.serial:
