@@ -22,6 +22,7 @@ MEASURES = (
     "claim",
     "cli",
     "gate",
+    "postgres",
 )
 
 

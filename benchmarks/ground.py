@@ -118,16 +118,17 @@ class Pool:
         drain: bool = False,
         name: str = "bench",
         app: bool = True,
+        log: str | None = None,
     ) -> None:
         command = [sys.executable, "-m", "covey", "worker", "start", "--count", str(count), "--name", name]
         command += ["--app", "benchmarks.tasks:app"] if app else []
         command += ["--drain"] if drain else []
         for queue in queues:
             command += ["--queue", queue]
-        self.log = f"{url}.{name}.log"
-        with open(self.log, "ab") as log:
+        self.log = log or f"{url}.{name}.log"
+        with open(self.log, "ab") as file:
             self.process = subprocess.Popen(
-                command, cwd=ROOT, env=os.environ | {"COVEY_DB": url}, stdout=log, stderr=log
+                command, cwd=ROOT, env=os.environ | {"COVEY_DB": url}, stdout=file, stderr=file
             )
 
     def __enter__(self) -> Pool:
@@ -151,15 +152,14 @@ class Pool:
 
     def until_ready(self, url: str, workers: int, timeout_s: float = 30) -> None:
         """So many of its workers stand ready, as the store shows them."""
-        db = connect(url)
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline and not self.ended():
-            ready = db.execute(
-                "select count(*) from workers w join pools p on p.id = w.pool where p.pid = ? and w.state = 'idle'",
-                (self.process.pid,),
-            ).get
-            if ready >= workers:
-                db.close()
-                return
-            time.sleep(0.05)
+        engine = open_engine(url)
+        try:
+            deadline = time.monotonic() + timeout_s
+            while time.monotonic() < deadline and not self.ended():
+                mine = [pool for pool in engine.pool_views() if pool.pid == self.process.pid]
+                if sum(worker.state == "idle" for pool in mine for worker in pool.workers) >= workers:
+                    return
+                time.sleep(0.05)
+        finally:
+            engine.close()
         raise RuntimeError(f"the pool did not start:\n{Path(self.log).read_text()[-2000:]}")

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ VENV = PLACE / "venv"
 _failed: dict[str, str] = {}
 
 
-def install(name: str) -> Path | None:
+def install(name: str, packages: Sequence[str] = ()) -> Path | None:
     """The interpreter that has the peer, or None where it cannot be installed (`reason` says why)."""
     python = VENV / "bin" / "python"
     if not python.exists():
@@ -25,7 +26,7 @@ def install(name: str) -> Path | None:
         return python
     if name not in _failed:
         done = subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", name],
+            [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *(packages or [name])],
             capture_output=True, text=True, env=os.environ | {"CARGO_NET_RETRY": "0"},
         )  # fmt: skip
         if done.returncode == 0 and _has(python, name):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .errors import InvalidInput as InvalidInput
     from .errors import JobFailed as JobFailed
     from .errors import LeaseLost as LeaseLost
+    from .errors import NoQueue as NoQueue
     from .errors import NotFound as NotFound
     from .errors import Refused as Refused
     from .errors import Retry as Retry
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from .errors import Stopped as Stopped
     from .errors import StoreError as StoreError
     from .errors import TooLarge as TooLarge
+    from .errors import Undone as Undone
+    from .errors import Unknown as Unknown
     from .errors import WaitTimeout as WaitTimeout
     from .job import Call as Call
     from .job import Job as Job
@@ -38,8 +41,8 @@ if TYPE_CHECKING:
     from .worker.spawning import Spawned as Spawned
 
 _ERRORS = (
-    "Abort Busy CoveyError Duplicate InvalidInput JobFailed LeaseLost NotFound Refused Retry SchemaError Snooze "
-    "SpawnRefused StillStopping Stopped StoreError TooLarge WaitTimeout"
+    "Abort Busy CoveyError Duplicate InvalidInput JobFailed LeaseLost NoQueue NotFound Refused Retry SchemaError "
+    "Snooze SpawnRefused StillStopping Stopped StoreError TooLarge Undone Unknown WaitTimeout"
 )
 
 # Loaded when first asked for: the command line imports this package too and must start at once.

@@ -56,7 +56,7 @@ class Covey:
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         keep_background: bool = False,
-        tx: Transaction | None = None,
+        tx: object = None,
         **options: Unpack[JobOptions],
     ) -> Job[None]:
         """A job that runs the command (a line for the shell, or a list of words) in ``cwd``, else here, is on disk."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from . import env
 from .engine.engine import Engine
-from .errors import InvalidInput, StoreError
+from .errors import InvalidInput, NoQueue
 from .store import migrate
 from .store.dialect import Dialect
 from .store.sqlite import Sqlite
@@ -20,7 +20,7 @@ def open_engine(url: str | None = None, *, create: bool = True, upgrade: bool = 
     try:
         found = migrate.current(dialect)
         if found == 0 and not create:
-            raise StoreError(f"no queue in {dialect.url}; `covey enqueue` creates it, or name another with --db")
+            raise NoQueue(f"no queue in {dialect.url}; `covey enqueue` creates it, or name another with --db")
         if found == 0 or upgrade:
             migrate.migrate(dialect, database_id=env.new_database_id(), now=env.now())
         else:

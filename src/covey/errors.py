@@ -12,6 +12,7 @@ CoveyError
 │   ├── Busy            somebody else holds the write lock (``.pid``)
 │   ├── Undone          the database gave the transaction up, nothing was written; the same again may succeed
 │   ├── Unknown         whether the last transaction was committed cannot be told
+│   ├── NoQueue         there is none in that place yet
 │   └── SchemaError     the tables are newer or older than this Covey
 ├── LeaseLost           a stale pool spoke: nothing was written
 ├── JobFailed           ``job.result()`` of a job that did not complete
@@ -79,6 +80,10 @@ class Undone(StoreError):
 
 
 class Unknown(StoreError):
+    pass
+
+
+class NoQueue(StoreError):
     pass
 
 

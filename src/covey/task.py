@@ -16,7 +16,7 @@ from .errors import InvalidInput
 from .function import Arguments, check_function
 from .job import Call, Job
 from .options import JobOptions, TaskOptions, job_options, task_options
-from .transaction import Transaction, submit
+from .transaction import Transaction, asubmit, submit
 from .worker.children import Children
 from .worker.context import Context
 
@@ -33,16 +33,19 @@ DEFAULTS = config.effective({}, {})
 class Variant(Generic[P, R]):
     """A task together with how its next jobs are to be run. Made by ``task.using(…)``."""
 
-    def __init__(self, task: Task[P, R], connection: Connection, given: dict[str, Any], tx: Transaction | None) -> None:
+    def __init__(self, task: Task[P, R], connection: Connection, given: dict[str, Any], tx: object) -> None:
         self.task = task
         self.connection = connection
         self._given = given
         self._tx = tx
         self._template: tuple[Mapping[str, Any], Spec] | None = None
 
-    def using(self, *, tx: Transaction | None = None, **options: Unpack[JobOptions]) -> Variant[P, R]:
-        """The same task with these options; what is not named stays as it was."""
-        return Variant(self.task, self.connection, self._given | job_options(options), tx or self._tx)
+    def using(self, *, tx: object = None, **options: Unpack[JobOptions]) -> Variant[P, R]:
+        """The same task with these options; what is not named stays as it was.
+
+        ``tx``: of ``app.transaction()``, or on PostgreSQL a connection of your own with its open transaction.
+        """
+        return Variant(self.task, self.connection, self._given | job_options(options), self._tx if tx is None else tx)
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """The arguments are checked and encoded; nothing is enqueued yet."""
@@ -57,7 +60,9 @@ class Variant(Generic[P, R]):
         """Like `enqueue`; the event loop goes on while the disk is written."""
         import asyncio  # takes longer to import than all of Covey, and most programs that enqueue are not async
 
-        return await asyncio.to_thread(self.enqueue, *args, **kwargs)
+        if self._tx is None or isinstance(self._tx, Transaction):
+            return await asyncio.to_thread(self.enqueue, *args, **kwargs)
+        return await asubmit(self.connection, self._tx, lambda tx: self.using(tx=tx).enqueue(*args, **kwargs))
 
     def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """All of the calls are on disk, in order, or none is. What a call was made with wins over what this one has."""

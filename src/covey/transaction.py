@@ -6,7 +6,7 @@ import os
 import threading
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 from .errors import InvalidInput, Refused
 from .job import Call, Job
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from .connection import Connection
     from .core.model import Spec
+    from .engine.engine import Engine
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -28,6 +29,10 @@ class Callable(Protocol[P, R_co]):
     """A task, or a task with other options."""
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]: ...
+
+
+class Enqueue(Protocol[R_co]):
+    def __call__(self, tx: object, /) -> Job[R_co]: ...
 
 
 class Transaction:
@@ -115,15 +120,28 @@ def current(connection: Connection) -> Transaction | None:
     return None
 
 
-def submit(connection: Connection, specs: Sequence[Spec], transaction: Transaction | None = None) -> list[Job[Any]]:
-    """The jobs are stored, all or none; inside a transaction they will be when it ends."""
-    transaction = transaction or (current(connection) if _open.get() else None)
-    if transaction is not None:
-        if transaction.connection is not connection:
+def submit(connection: Connection, specs: Sequence[Spec], tx: object = None) -> list[Job[Any]]:
+    """The jobs are stored, all or none; inside a transaction (Covey's or the caller's) they will be when it ends."""
+    if tx is None and _open.get():
+        tx = current(connection)
+    if isinstance(tx, Transaction):
+        if tx.connection is not connection:
             raise InvalidInput("the transaction belongs to another app than the task; open one of the task's own app")
-        return [transaction.add(spec) for spec in specs]
-    enqueued = connection.client.enqueue(specs)
+        return [tx.add(spec) for spec in specs]
+    client = connection.client
+    enqueued = client.enqueue(specs) if tx is None else cast("Engine", client).enqueue_in(tx, specs)
     return [
         Job(connection, done.id, key=None if done.existing else spec.key, existing=done.existing)
         for spec, done in zip(specs, enqueued, strict=True)
     ]
+
+
+async def asubmit(connection: Connection, tx: object, enqueue: Enqueue[R_co]) -> Job[R_co]:
+    """What ``enqueue`` does in the transaction of the caller's async connection."""
+    import asyncio
+
+    await asyncio.to_thread(lambda: cast("Engine", connection.client).check_lendable())
+    from .store.bridge import across  # drivers, which others need not have
+    from .store.lenders import lend_async
+
+    return await across(await lend_async(tx), enqueue)

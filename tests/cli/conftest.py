@@ -22,6 +22,7 @@ from covey.engine.engine import Engine
 from covey.env import boot, hostname, start_ticks
 from covey.errors import StoreError
 from covey.testing.factories import pool_info
+from covey.testing.postgres import Given, Schema, Server
 
 LIMIT_S = 60.0
 
@@ -155,6 +156,26 @@ def engine(covey: CommandLine) -> Iterator[Engine]:  # type: ignore[override]
     opened = open_engine(str(covey.db))
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session")
+def schemas(server: Server | Given) -> list[Schema]:
+    return [Schema(server, f"copy_{name}_{os.getpid()}") for name in ("from", "to")]
+
+
+@pytest.fixture
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Where an empty queue may be: the first one asked for, then the second."""
+    asked: list[str] = []
+
+    def place(kind: str) -> str:
+        asked.append(kind)
+        if kind == "sqlite":
+            return str(tmp_path / f"{len(asked)}.db")
+        schemas: list[Schema] = request.getfixturevalue("schemas")
+        return schemas[len(asked) - 1].emptied()
+
+    return place
 
 
 def here(**fields: Any) -> PoolInfo:

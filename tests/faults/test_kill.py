@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from covey.testing.kill import Torture
+from covey.testing.postgres import Given, Server
 
 
 def test_nothing_is_lost_doubled_or_charged_wrongly_under_random_kills(tmp_path: Path, proof) -> None:
@@ -15,6 +17,28 @@ def test_nothing_is_lost_doubled_or_charged_wrongly_under_random_kills(tmp_path:
     print(f"{dict(found.kills)} killed, {found.jobs} jobs, {found.starts} starts, {found.seconds:.0f} s")
     assert found.problems == []
     assert found.kills.total() == torture.kills
+
+
+def test_the_same_on_postgresql(tmp_path: Path, proof, server: Server | Given) -> None:
+    schema = f"kill_{os.getpid()}"
+    torture = Torture(
+        tmp_path, jobs=proof(160, 2000), kills=proof(16, 200), seed=proof(4, 5), url=server.url(schema), limit_s=300
+    )
+    found = torture.run()
+    with server.admin() as db:
+        db.execute(f"drop schema {schema} cascade".encode())
+    print(f"{dict(found.kills)} killed, {found.jobs} jobs, {found.starts} starts, {found.seconds:.0f} s")
+    assert found.problems == []
+    assert found.kills.total() == torture.kills
+
+
+def test_a_planted_bug_is_caught_on_postgresql(tmp_path: Path, server: Server | Given) -> None:
+    schema = f"mutant_{os.getpid()}"
+    url = server.url(schema)
+    found = Torture(tmp_path, jobs=160, kills=8, seed=3, mutant="no_fence", limit_s=12, url=url).run()
+    with server.admin() as db:
+        db.execute(f"drop schema {schema} cascade".encode())
+    assert any("went from cancelled to completed" in problem for problem in found.problems), found.problems[:5]
 
 
 @pytest.mark.parametrize(

@@ -76,11 +76,12 @@ def new_row(id: int, state: str, max_attempts: int) -> Row:
 class QueueMachine(RuleBasedStateMachine):
     engine_class: type[Engine] = Engine
     store_class: type[Store] = Store
+    new_queue: Callable[[], str] = staticmethod(lambda: f"memory:{os.urandom(8).hex()}")
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = FakeClock()
-        dialect = open_dialect(f"memory:{os.urandom(8).hex()}")
+        dialect = open_dialect(self.new_queue())
         migrate.migrate(dialect, database_id=env.new_database_id(), now=self.clock())
         self.engine = self.engine_class(self.store_class(dialect), clock=self.clock, rng=Random(0))
         self.jobs: dict[int, Model] = {}
@@ -251,6 +252,14 @@ class QueueMachine(RuleBasedStateMachine):
 
 def run(machine: type[QueueMachine], examples: int, steps: int) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=steps))
+
+
+def test_a16_the_model_and_postgresql_agree_after_every_random_verb(
+    proof: Callable[[int, int], int], postgres_queue: Callable[[], str]
+) -> None:
+    """The same random stories as on SQLite: what agrees with the model on both agrees with each other."""
+    machine = type("OnPostgres", (QueueMachine,), {"new_queue": staticmethod(postgres_queue)})
+    run(machine, proof(40, 1000), proof(30, 50))
 
 
 def test_a16_the_model_and_the_engine_agree_after_every_random_verb(proof: Callable[[int, int], int]) -> None:

@@ -49,11 +49,12 @@ SPAWNS = ("child", "child", "child", "sibling", "after", "always", "unique")
 class ForestMachine(RuleBasedStateMachine):
     engine_class: type[Engine] = Engine
     store_class: type[Store] = Store
+    new_queue: Callable[[], str] = staticmethod(lambda: f"memory:{os.urandom(8).hex()}")
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = FakeClock()
-        dialect = open_dialect(f"memory:{os.urandom(8).hex()}")
+        dialect = open_dialect(self.new_queue())
         migrate.migrate(dialect, database_id=env.new_database_id(), now=self.clock())
         self.engine = self.engine_class(self.store_class(dialect), clock=self.clock, rng=Random(0))
         self.forest = Forest()
@@ -328,6 +329,15 @@ def _ask(forest: Forest, job: Job, verb: str) -> None:
                 del forest.jobs[each.row.id]
         case _:
             forest.retry(job, all=verb == "all")
+
+
+def test_a42_trees_on_postgresql_and_their_model_agree_after_every_random_verb(
+    proof: Callable[[int, int], int], postgres_queue: Callable[[], str]
+) -> None:
+    run_state_machine_as_test(
+        type("OnPostgres", (ForestMachine,), {"new_queue": staticmethod(postgres_queue)}),
+        settings=settings(max_examples=proof(40, 1000), stateful_step_count=proof(25, 40)),
+    )
 
 
 def test_a42_trees_and_their_model_agree_after_every_random_verb(proof: Callable[[int, int], int]) -> None:

@@ -2,26 +2,63 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from covey.testing.pools import RunningPool, Yard
+from covey.testing.postgres import Given, Server
 
 HERE = Path(__file__).parent
 APP = "zoo:app"
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module's STORES names the databases that its tests run on in `make test`; `make proof` runs all on both.
+
+    COVEY_TEST_STORES=postgres (or file,postgres) overrules the modules.
+    """
+    if "store" in metafunc.fixturenames:
+        stores = getattr(metafunc.module, "STORES", ("file",))
+        if os.environ.get("COVEY_PROOF") == "full":
+            stores = ("file", "postgres")
+        if chosen := os.environ.get("COVEY_TEST_STORES"):
+            stores = tuple(chosen.split(","))
+        if metafunc.definition.get_closest_marker("file_only"):
+            stores = ("file",)
+        metafunc.parametrize("store", stores, scope="module")
+
+
+@pytest.fixture(scope="module")
+def new_queue(store: str, request: pytest.FixtureRequest) -> Iterator[Callable[[], str | None]]:
+    """The URL of an empty queue in the server, None for a file in the yard's own directory."""
+    if store == "file":
+        yield lambda: None
+        return
+    server: Server | Given = request.getfixturevalue("server")
+    schemas: list[str] = []
+
+    def new() -> str:
+        schemas.append(f"yard_{os.getpid()}_{os.urandom(4).hex()}")
+        return server.url(schemas[-1])
+
+    yield new
+    with server.admin() as db:
+        for schema in schemas:
+            db.execute(f"drop schema if exists {schema} cascade".encode())
+
+
 @pytest.fixture
-def make_yard(tmp_path: Path) -> Iterator[Callable[..., Yard]]:
+def make_yard(tmp_path: Path, new_queue: Callable[[], str | None]) -> Iterator[Callable[..., Yard]]:
     """Makes a queue with these settings; several have nothing to do with each other."""
     yards: list[Yard] = []
 
     def make(**settings: object) -> Yard:
         home = tmp_path / f"yard-{len(yards)}"
         home.mkdir()
-        yards.append(Yard(home, app=APP, path=[HERE], **settings))
+        yards.append(Yard(home, url=new_queue(), app=APP, path=[HERE], **settings))
         return yards[-1]
 
     yield make
@@ -36,9 +73,9 @@ def yard(make_yard: Callable[..., Yard]) -> Yard:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+def shared(tmp_path_factory: pytest.TempPathFactory, new_queue: Callable[[], str | None]) -> Iterator[Yard]:
     """One queue with one pool of two workers for all tests of a file that do the pool no harm."""
-    with Yard(tmp_path_factory.mktemp("shared"), app=APP, path=[HERE]) as yard:
+    with Yard(tmp_path_factory.mktemp("shared"), url=new_queue(), app=APP, path=[HERE]) as yard:
         yard.pool(count=2).started()
         yard.ends(yard.shell("true"), within_s=20)
         yield yard

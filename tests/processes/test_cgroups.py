@@ -77,7 +77,7 @@ def test_a_group_that_another_pool_might_mean_is_left_alone(yard: Yard, groups: 
     try:
         pool = yard.pool(count=1).started()
         with yard.engine.store.transaction():
-            yard.engine.store.dialect.query("update pools set cgroup = :path", {"path": foreign})
+            yard.engine.store.raw("update {pools} set cgroup = :path", path=foreign)
         pool.kill()
         yard.pool(count=1).started()
         until(lambda: len(yard.engine.pool_views()) == 1, 5, "the lost pool is reaped")

@@ -68,9 +68,9 @@ def test_a71_a_command_has_no_input_no_descriptors_no_secrets_and_its_own_sessio
         "COVEY_ROOT_ID": str(job.id),
         "COVEY_DEPTH": "0",
         "COVEY_MAX_DEPTH": "1",
-        "COVEY_SPAWN": f"{busy.db}-covey/live/{job.id}.{job.fence}.spawn",
+        "COVEY_SPAWN": f"{busy.side}/live/{job.id}.{job.fence}.spawn",
     }
-    assert str(busy.db) not in told.replace(ours["COVEY_SPAWN"], "")  # beside the queue, but no way into it
+    assert busy.db not in told.replace(ours["COVEY_SPAWN"], "")  # beside the queue, but no way into it
 
 
 def test_a71_descriptors_that_the_pool_inherited_do_not_reach_the_command(yard: Yard) -> None:
@@ -146,7 +146,7 @@ def test_delays_of_two_and_four_seconds_are_really_waited_for(yard: Yard) -> Non
 def test_what_a_command_writes_can_be_followed_while_it_runs(busy: Yard) -> None:
     id = busy.shell("echo early; echo problem >&2; while ! test -e go; do sleep 0.02; done; echo late")
     fence = busy.runs(id).fence
-    live = Path(f"{busy.db}-covey/live/{id}.{fence}.out")
+    live = Path(f"{busy.side}/live/{id}.{fence}.out")
     until(lambda: live.exists() and live.read_text() == "early\n", 5, "live output")
     errors = live.with_suffix(".err")
     until(lambda: errors.exists() and errors.read_text() == "problem\n", 5, "live errors")

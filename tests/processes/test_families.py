@@ -215,7 +215,7 @@ def test_a64_a_python_task_that_prints_without_end_costs_little_memory(
 def test_a64_a_python_task_that_prints_without_end_fills_no_disk(yard: Yard) -> None:
     yard.pool(count=1)
     id = yard.call("prints_and", 100, "go")
-    live = Path(f"{yard.db}-covey/live/{id}.{yard.runs(id).fence}.out")
+    live = Path(f"{yard.side}/live/{id}.{yard.runs(id).fence}.out")
     yard.trace("printed")
     until(lambda: live.stat().st_blocks * 512 <= 8 << 20, 5, "its middle is a hole")
     (yard.home / "go").touch()

@@ -148,7 +148,7 @@ def test_output_of_a_sync_task_can_be_followed_once_it_is_known_to_take_long(bus
     """Tiny jobs are not worth a file: the pool learns by the first long run of a task."""
     busy.completes(busy.call("print_and_wait", "none"))
     id = busy.call("print_and_wait", "go")
-    live = Path(f"{busy.db}-covey/live/{id}.{busy.runs(id).fence}.out")
+    live = Path(f"{busy.side}/live/{id}.{busy.runs(id).fence}.out")
     until(lambda: live.exists() and live.read_text() == "waiting\n", 5, "live output")
     (busy.home / "go").touch()
     busy.completes(id)
@@ -196,7 +196,7 @@ def test_a_task_that_forks_and_returns_twice_completes_once(yard: Yard, prefix: 
 
 def test_jobs_run_when_there_is_no_place_to_show_their_output(yard: Yard) -> None:
     yard.pool(count=1).started()
-    shutil.rmtree(f"{yard.db}-covey/live")
+    shutil.rmtree(f"{yard.side}/live")
     ids = [yard.shell("echo hello"), yard.call("speak", "hello"), yard.call("aspeak", "hello", kind="async")]
     yard.completes(*ids)
     for id in ids:

@@ -17,6 +17,7 @@ from covey.testing.factories import pool_info
 from covey.testing.faults import Child
 from covey.testing.pools import Watch, Yard, gone
 
+STORES = ("file", "postgres")
 FAMILY = "echo $$ >>{0}; setsid sh -c 'echo $$ >>{0}; sleep 1000' & sleep 1000 & echo $! >>{0}; wait"
 
 HOLDER = """
@@ -215,10 +216,11 @@ def test_a52_a_completion_that_was_under_way_when_the_pool_froze_is_refused(make
     assert (yard.job(id).state, yard.job(id).fence) == ("completed", fence)
 
 
+@pytest.mark.file_only
 def test_a52_writers_behind_a_pool_that_was_stopped_inside_a_transaction_name_it(yard: Yard) -> None:
     pool = yard.pool(count=1, failpoints={"store.after_begin": f"once:{yard.home}/stopped:stop"})
     until(lambda: (yard.home / "stopped").exists(), 15, "it stops inside a transaction")
-    store = Sqlite(str(yard.db), timeout_s=0.3)
+    store = Sqlite(yard.db, timeout_s=0.3)
     try:
         with pytest.raises(Busy) as caught, store.transaction():
             pass
@@ -231,6 +233,7 @@ def test_a52_writers_behind_a_pool_that_was_stopped_inside_a_transaction_name_it
     yard.completes(yard.shell("true"))
 
 
+@pytest.mark.file_only
 def test_a55_results_are_delivered_when_the_database_can_be_used_again(
     yard: Yard, proof: Callable[[float, float], float]
 ) -> None:
@@ -377,7 +380,7 @@ def test_a_job_outlives_two_zygotes(yard: Yard) -> None:
     killed: list[int] = []
 
     def fresh_zygote() -> int | None:
-        ((pid, ticks),) = yard.engine.store.dialect.query("select zygote_pid, zygote_ticks from pools", {})
+        ((pid, ticks),) = yard.engine.store.raw("select zygote_pid, zygote_ticks from {pools}")
         return pid if pid not in killed and start_ticks(pid) == ticks else None
 
     for _ in range(2):

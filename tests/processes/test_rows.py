@@ -242,6 +242,7 @@ def test_a52_what_a_pool_had_claimed_when_it_froze_never_starts_there(make_yard:
     assert yard.traces("ran") == [str(new.workers()[0])]
 
 
+@pytest.mark.file_only
 @pytest.mark.parametrize("where", ["turn.after_reports", "turn.before_commit"])
 def test_a52_a_pool_that_is_stopped_inside_a_transaction_keeps_its_jobs_and_they_cost_nothing(
     make_yard: Callable[..., Yard], where: str
@@ -255,7 +256,7 @@ def test_a52_a_pool_that_is_stopped_inside_a_transaction_keeps_its_jobs_and_they
     yard.pool(count=1, commands_only=True).started()
     trap.set()
     freeze(held, trap)
-    store = Sqlite(str(yard.db), timeout_s=0.2)
+    store = Sqlite(yard.db, timeout_s=0.2)
     try:
         with pytest.raises(Busy, match=f"pid {held.pid}"), store.transaction():
             pass

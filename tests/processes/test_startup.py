@@ -335,7 +335,7 @@ def test_without_a_single_worker_the_pool_ends_at_once_and_names_everyone(yard: 
 def test_without_its_interpreter_a_pool_ends_at_once_and_names_everyone(yard: Yard) -> None:
     """An upgrade removed the environment that the pool was installed in."""
     wrapper = "import sys; sys.executable = '/no/such/python'; from covey.cli.main import main; main()"
-    command = [sys.executable, "-c", wrapper, "worker", "start", "--db", str(yard.db)]
+    command = [sys.executable, "-c", wrapper, "worker", "start", "--db", yard.db]
     command += ["--worker", "notebook=2", "--worker", "shell=1"]
     pool = RunningPool(yard, command, yard.environ(), yard.home / "pool.log")
     yard.pools.append(pool)

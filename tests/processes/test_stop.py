@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -251,7 +252,7 @@ def test_a54_drain_also_runs_a_retry_that_is_due_after_the_last_job_has_ended(ya
 
 
 def test_a54_drain_also_runs_what_the_last_job_enqueues(yard: Yard) -> None:
-    more = f"{sys.executable} -m covey enqueue --db {yard.db} 'echo more >>more'"
+    more = f"{sys.executable} -m covey enqueue --db {shlex.quote(yard.db)} 'echo more >>more'"
     yard.shell(more)
     assert yard.pool("--drain", count=1).ended() == 0
     assert yard.traces("more") == ["more"]

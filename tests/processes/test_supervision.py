@@ -267,7 +267,7 @@ def test_the_level_and_quiet_say_what_is_heard_and_what_is_written(
 
 
 def test_a_place_where_no_log_can_be_written_does_not_stop_a_pool(yard: Yard) -> None:
-    logs = Path(f"{yard.db}-covey/logs")
+    logs = Path(f"{yard.side}/logs")
     shutil.rmtree(logs, ignore_errors=True)
     logs.write_text("in the way")
     pool = yard.pool(count=1).started()
@@ -277,7 +277,7 @@ def test_a_place_where_no_log_can_be_written_does_not_stop_a_pool(yard: Yard) ->
 
 
 def test_log_files_that_nobody_wrote_to_for_a_month_are_removed_at_the_start(yard: Yard) -> None:
-    logs = Path(f"{yard.db}-covey/logs")
+    logs = Path(f"{yard.side}/logs")
     logs.mkdir(parents=True)
     for name, days in (("old.log", 31), ("old.log.1", 400), ("recent.log", 29)):
         (logs / name).write_text("x\n")

@@ -20,28 +20,30 @@ from covey.testing.pools import Yard, gone
 from covey.testing.until import until
 
 HERE = Path(__file__).parent
+STORES = ("file", "postgres")
 SOON = {"backoff_base": 1.0, "backoff_cap_s": 0.01}
 COVEY = f"{sys.executable} -m covey"
+NewQueue = Callable[[], "str | None"]
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+def shared(tmp_path_factory: pytest.TempPathFactory, new_queue: NewQueue) -> Iterator[Yard]:
     """One queue with one pool of two workers for all tests that do the pool no harm."""
-    with grove(tmp_path_factory.mktemp("shared")) as yard:
+    with grove(tmp_path_factory.mktemp("shared"), new_queue()) as yard:
         yard.pool(count=2).started()
         yard.ends(yard.shell("true"), within_s=20)
         yield yard
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[Yard]:
+def own(tmp_path: Path, new_queue: NewQueue) -> Iterator[Yard]:
     """A queue of its own, without a pool yet."""
-    with grove(tmp_path) as yard:
+    with grove(tmp_path, new_queue()) as yard:
         yield yard
 
 
-def grove(home: Path) -> Yard:
-    return Yard(home, app="grove:app", path=[HERE])
+def grove(home: Path, url: str | None) -> Yard:
+    return Yard(home, url=url, app="grove:app", path=[HERE])
 
 
 def children(yard: Yard, id: int) -> list[JobView]:
@@ -149,7 +151,7 @@ def test_the_file_of_a_killed_worker_or_pool_is_removed(own: Yard) -> None:
 
 
 def live_files(yard: Yard) -> list[str]:
-    return [name for name in os.listdir(f"{yard.db}-covey/live") if name.endswith(".spawn")]
+    return [name for name in os.listdir(f"{yard.side}/live") if name.endswith(".spawn")]
 
 
 def test_a_command_may_spawn_very_many(own: Yard, proof: Callable[[int, int], int]) -> None:

@@ -58,7 +58,7 @@ def result_line(pool: RunningPool) -> str:
 
 def logs(yard: Yard) -> list[Path]:
     """The log files of this queue's pools, one each."""
-    return sorted(Path(f"{yard.db}-covey/logs").glob("*.log"))
+    return sorted(Path(f"{yard.side}/logs").glob("*.log"))
 
 
 def _kinds(yard: Yard) -> set[str]:

@@ -52,12 +52,15 @@ def migrate(json: Json = False, db: Db = None) -> None:
 
 
 def check(json: Json = False, db: Db = None) -> int:
-    """Check the database for damage: SQLite's own check and all references. Exits 1 if something is wrong."""
+    """Check the database for damage: SQLite's own check and all references; PostgreSQL's indexes.
+
+    Exits 1 if something is wrong.
+    """
     import apsw
 
     engine = open_queue(db)
     try:
-        problems = _sqlite(engine).problems()
+        problems = _kept(engine).problems()
     except apsw.Error as error:  # damage so bad that the check itself stumbles over it
         problems = [str(error)]
     if json:
@@ -65,9 +68,10 @@ def check(json: Json = False, db: Db = None) -> int:
     else:
         for problem in problems:
             answer(problem)
-        answer(
-            "ok" if not problems else f"{len(problems)} problems; restore a backup, or copy what is left with .recover"
-        )
+        repair = "restore a backup, or copy what is left with .recover"
+        if engine.store.dialect.row_locks:
+            repair = "mend them, or restore a backup"
+        answer("ok" if not problems else f"{len(problems)} problems; {repair}")
     return 1 if problems else 0
 
 
@@ -80,8 +84,9 @@ def backup(file: Target, overwrite: Overwrite = False, db: Db = None) -> None:
         raise InvalidInput(f"{file!r}: there is no such directory")
     if os.path.exists(target) and not overwrite:
         raise Refused(f"{file!r} is there already; say --overwrite to replace it")
-    engine = open_queue(db)
-    dialect = _sqlite(engine)
+    dialect = _kept(open_queue(db))
+    if dialect.row_locks:
+        raise Refused(f"{dialect.url} is a server's to back up; use pg_dump --schema={dialect.schema}")
     if os.path.exists(target) and os.path.samefile(target, dialect.path):
         raise Refused("that is the queue itself; name another file")
     from .render import bar
@@ -123,13 +128,14 @@ def prune(older_than: OlderThan = None, state: States = None, json: Json = False
 
 
 def vacuum(json: Json = False, db: Db = None) -> None:
-    """Rewrite the file without its unused space. Writers wait meanwhile."""
+    """Rewrite the file without its unused space; writers wait meanwhile. PostgreSQL makes it free for new rows."""
     engine = open_queue(db)
-    dialect = _sqlite(engine)
-    before = os.path.getsize(dialect.path)
-    note("writers wait until this is done")
+    dialect = _kept(engine)
+    before = dialect.size()
+    if not dialect.row_locks:
+        note("writers wait until this is done")
     dialect.vacuum()
-    after = os.path.getsize(dialect.path)
+    after = dialect.size()
     if json:
         as_json({"bytes_before": before, "bytes_after": after})
     else:
@@ -146,10 +152,9 @@ def _limits(engine: Engine, states: tuple[str, ...], age_s: float | None) -> dic
     return {word: now - int(kept_s * 1_000_000) for word, kept_s in keep.items() if kept_s is not None}
 
 
-def _sqlite(engine: Engine) -> Any:
-    from ..store.sqlite import Sqlite
-
+def _kept(engine: Engine) -> Any:
+    """The database, which can be looked after beyond what the seam knows."""
     dialect = engine.store.dialect
-    if not isinstance(dialect, Sqlite) or not dialect.path:
-        raise Refused("this is for SQLite files only")
+    if dialect.url.startswith("memory:"):
+        raise Refused("a queue in memory needs no care")
     return dialect

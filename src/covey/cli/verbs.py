@@ -60,6 +60,7 @@ GROUPS: dict[str, Table] = {
         "migrate": ("db:migrate", "Bring the tables up to date."),
         "check": ("db:check", "Check the database for damage."),
         "backup": ("db:backup", "Copy the live database to a file."),
+        "copy": ("db_copy:copy", "Move a queue to another database."),
         "prune": ("db:prune", "Delete old ended jobs."),
         "vacuum": ("db:vacuum", "Give unused space back to the disk."),
     },

@@ -58,7 +58,7 @@ def reap(dry_run: DryRun = False, json: Json = False, db: Db = None) -> int:
     neighbours = Neighbours(engine, engine.database_id, Log("covey"))
     views = {pool.id: pool for pool in engine.pool_views()}
     lost = [pool for pool in neighbours.gone() if pool.id in views]
-    _refuse_own_pool(engine, lost)
+    refuse_own_pool(engine, lost)
     found = [_reap(neighbours, pool, views.pop(pool.id), dry_run=dry_run) for pool in lost]
     found += [_silent(pool) for pool in views.values() if pool.beat_age_s > pool.lease_s]
     if json:
@@ -68,7 +68,7 @@ def reap(dry_run: DryRun = False, json: Json = False, db: Db = None) -> int:
     return 1 if any(pool.survivors for pool in found) else 0
 
 
-def _refuse_own_pool(engine: Engine, lost: list[LostPool]) -> None:
+def refuse_own_pool(engine: Engine, lost: list[LostPool]) -> None:
     """A shell that a lost pool's job has left running would be ended halfway through."""
     mark = os.environ.get("COVEY_RUN", "")
     for pool in lost:

@@ -10,6 +10,7 @@ from ..core.machine import SECOND, Signal, decide
 from ..env import failpoint
 from ..store.store import Store
 from .again import repeated
+from .sealing import writing
 from .trees import Trees
 
 BATCH = 1000
@@ -32,7 +33,7 @@ def reap(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Rand
 @repeated
 def _reap_page(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Random) -> int | None:
     """How many jobs were handed back; None if the pool lives."""
-    with store.transaction():
+    with writing(store):
         now = clock()
         last = store.value("pool_beat", pool=pool)
         if last is not None and last != beat:

@@ -16,12 +16,12 @@ from ..core.machine import SECOND
 from ..core.model import ENDED, Enqueued, Row, Spec
 from ..core.view import Change, Edit, Filter, JobView
 from ..env import failpoint
-from ..errors import Duplicate, InvalidInput, NotFound, Refused, StillStopping
-from ..store.families import Place
+from ..errors import InvalidInput, NotFound, Refused, StillStopping
 from ..store.store import Store
-from . import duties, reopen
+from . import arrivals, duties, reopen
 from .again import repeated
-from .spawns import Queues, starts_at
+from .sealing import writing
+from .spawns import Queues
 from .trees import Trees
 from .turns import Turns
 from .views import Views
@@ -50,81 +50,44 @@ class Engine(Turns, Views):
 
     @repeated
     def _enqueue(self, specs: Sequence[Spec]) -> list[Enqueued]:
-        with self.store.transaction():
+        with writing(self.store):
             now = self.clock()
-            self._refuse_sealed()
-            answers = self._admit(specs)
-            fresh = [(spec, starts_at(spec, now)) for spec, taken in zip(specs, answers, strict=True) if taken is None]
-            self._add_queues({spec.queue for spec, _ in fresh}, now)
-            ids = iter(self._insert(fresh, now)) if fresh else iter(())
-            enqueued = self._name(specs, answers, ids)
+            answers = arrivals.admit(specs, self.store)
+            fresh = arrivals.fresh(specs, answers)
+            self._add_queues({spec.queue for spec in fresh}, now)
+            enqueued = arrivals.named(answers, arrivals.insert(fresh, now, self.store, Queues(self.store)))
             failpoint("enqueue.before_commit")
         failpoint("enqueue.after_commit")
         if fresh:
-            self._known_queues.update(spec.queue for spec, _ in fresh)
-            self.store.ring_for((spec.queue, spec.kind) for spec, _ in fresh)
+            self._known_queues.update(spec.queue for spec in fresh)
+            newest = max(each.id for each in enqueued)
+            self.store.ring_for(((spec.queue, spec.kind, spec.priority) for spec in fresh), newest)
         return enqueued
 
-    def _insert(self, fresh: list[tuple[Spec, int | None]], now: int) -> list[int]:
-        """Their ids. A batch without anything special about trees and lanes goes the short way."""
-        queues = Queues(self.store)
-        if all(spec.queue not in queues and _is_plain(spec) for spec, _ in fresh):
-            return self.store.insert(fresh, now)
-        ids = self.store.dialect.take_ids("jobs", len(fresh))
-        places = (
-            Place(
-                id=id,
-                root_id=id,
-                seq=id,
-                state="pending" if run_at is None else "scheduled",
-                run_at=run_at,
-                max_depth=queues.max_depth(spec.queue),
-                lane=queues.lane(spec.queue, id, spec.queue),
-            )
-            for id, (spec, run_at) in zip(ids, fresh, strict=True)
-        )
-        self.store.insert_in_tree(ids, [spec for spec, _ in fresh], places, now)
-        return list(ids)
+    def enqueue_in(self, tx: object, specs: Sequence[Spec]) -> list[Enqueued]:
+        """All of them, in order, are part of the transaction that is open on the caller's connection, or none is."""
+        for spec in specs:
+            check.check_spec(spec)
+        self.check_lendable()
+        from .guests import Guest  # drivers, which others need not have
 
-    def _admit(self, specs: Sequence[Spec]) -> list[int | None]:
-        """For each spec the id of the job that has its key already, or None if it is new."""
-        answers: list[int | None] = []
-        seen: dict[tuple[str, str | None], int] = {}
-        for place, spec in enumerate(specs):
-            taken = self.store.value("id_of_key", key=spec.key) if spec.key is not None else None
-            if taken is None and spec.unique_key is not None:
-                taken = self.store.value("id_of_unique_key", unique_key=spec.unique_key)
-            for name in (("key", spec.key), ("unique_key", spec.unique_key)):
-                if name[1] is not None:
-                    if taken is None and name in seen:
-                        taken = -1 - seen[name]  # an earlier one of this very batch
-                    seen.setdefault(name, place)
-            if taken is not None and spec.if_exists == "error":
-                who = f"job {taken}" if taken >= 0 else "another job of this batch"
-                raise Duplicate(f"the key {spec.key or spec.unique_key!r} is taken by {who}", max(taken, 0))
-            answers.append(taken)
-        return answers
+        guest = Guest(self.store, self.database_id, tx)
+        return guest.enqueue(specs, now=self.clock(), add_queues=self._settle_queues) if specs else []
 
-    @staticmethod
-    def _name(specs: Sequence[Spec], answers: list[int | None], ids: Any) -> list[Enqueued]:
-        named: list[Enqueued] = []
-        for taken in answers:
-            if taken is None:
-                named.append(Enqueued(next(ids)))
-            elif taken < 0:
-                named.append(Enqueued(named[-1 - taken].id, existing=True))
-            else:
-                named.append(Enqueued(taken, existing=True))
-        return named
+    def check_lendable(self) -> None:
+        """A caller's connection can lead to this queue."""
+        if self.store.dialect.name != "postgres":
+            where = self.store.dialect.url
+            raise InvalidInput(f"a connection as tx= needs a queue on PostgreSQL, not {where}; use app.transaction()")
 
     def _add_queues(self, names: set[str], now: int) -> None:
         for name in names - self._known_queues:
             self.store.ask("add_queue", name=name, now=now)
 
-    def _refuse_sealed(self) -> None:
-        (_, _, sealed), *_ = self.store.ask("meta")
-        if sealed:
-            raise Refused(f"this queue has moved to {sealed}; use that one")
+    def _settle_queues(self, names: set[str], now: int) -> None:
+        """Outside of a transaction: they are there for good."""
+        self._add_queues(names, now)
+        self._known_queues.update(names)
 
     # ── changes that a person asks for ──────────────────────────────────────────────────────────────────────────────
 
@@ -160,9 +123,8 @@ class Engine(Turns, Views):
         """Parents before their children, whatever the order asked for: what was done to a parent includes them."""
         if not refs:
             return []
-        with self.store.transaction():
+        with writing(self.store):
             trees = Trees(self.store, self.clock(), self.rng)
-            self._refuse_sealed()
             self.store.lock_queues()
             self.store.lock_trees([self._id(ref) for ref in refs])
             rows = [self._row(ref) for ref in refs]
@@ -277,7 +239,7 @@ class Engine(Turns, Views):
 
         (where to go on, or None at the end of the table; how many are gone). One bounded transaction.
         """
-        with self.store.transaction():
+        with writing(self.store):
             return duties.sweep(self.store, cursor, ended_before, self.clock())
 
     # ── queues, settings, pools ─────────────────────────────────────────────────────────────────────────────────────
@@ -304,7 +266,7 @@ class Engine(Turns, Views):
         """The queue has these rules from now on; ``concurrency=None``: no limit. Depth holds for new trees."""
         check.check_queue(queue)
         check.check_limits(concurrency, max_depth)
-        with self.store.transaction(alone=True):  # nobody inserts by the old rules any more
+        with writing(self.store, alone=True):  # nobody inserts by the old rules any more
             now = self.clock()
             self.store.ask("add_queue", name=queue, now=now)
             self.store.ask(
@@ -329,7 +291,7 @@ class Engine(Turns, Views):
     @repeated
     def _change_queue(self, statement: str, queue: str, **params: Any) -> None:
         check.check_queue(queue)
-        with self.store.transaction():
+        with writing(self.store):
             now = self.clock()
             if not any(name == queue for name, *_ in self.store.ask("queues")):
                 if statement == "resume_queue":
@@ -342,7 +304,7 @@ class Engine(Turns, Views):
     @repeated
     def stop_pools(self, pools: Sequence[int]) -> None:
         """Each of these pools has been asked to finish what it runs and leave."""
-        with self.store.transaction():
+        with writing(self.store):
             now = self.clock()
             for pool in pools:
                 self.store.ask("request_stop", pool=pool, now=now)
@@ -359,7 +321,7 @@ class Engine(Turns, Views):
     def set_setting(self, name: str, text: str) -> tuple[str, Any]:
         """The setting holds for everything that is enqueued or started from now on."""
         key, value = config.parse(name, text)
-        with self.store.transaction():
+        with writing(self.store):
             stored = self.stored_settings() | {key: text.strip()}
             _check_together(config.effective(stored, {}))
             self.store.ask("set_config", key=key, value=text.strip())
@@ -368,7 +330,7 @@ class Engine(Turns, Views):
     @repeated
     def unset_setting(self, name: str) -> str:
         key = config.find(name).name
-        with self.store.transaction():
+        with writing(self.store):
             self.store.ask("unset_config", key=key)
             _check_together(config.effective(self.stored_settings(), {}))
         return key
@@ -376,11 +338,6 @@ class Engine(Turns, Views):
     def close(self) -> None:
         self._listeners_close()
         self.store.dialect.close()
-
-
-def _is_plain(spec: Spec) -> bool:
-    """Whether the spec says nothing about trees."""
-    return not spec.joins and spec.child_mode is None and spec.tree_timeout_s is None and spec.on_error == "wait"
 
 
 def _check_together(settings: dict[str, Any]) -> None:

@@ -11,13 +11,14 @@ from ..store.store import Lane, Store
 class Lanes:
     """The rules of one claim. Lock order: these queues' rows come before any job's."""
 
-    def __init__(self, store: Store, now: int) -> None:
+    def __init__(self, store: Store, now: int, has_rules: bool) -> None:
         self._store = store
         self._paused: set[str] = set()
         self._owner: dict[str, int | None] = {}  # of serial queues
         self._room: dict[str, int] = {}  # of limited queues
         self._chosen: dict[int, int] = {}  # job → the root that gets the lane with it
-        for name, paused, serial, owner, concurrency in store.ask("queue_rules", now=now):
+        rules = store.ask("queue_rules", now=now) if has_rules else ()
+        for name, paused, serial, owner, concurrency in rules:
             if paused:
                 self._paused.add(name)
             elif serial:

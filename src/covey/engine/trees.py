@@ -35,6 +35,7 @@ class Trees:
 
     def __init__(self, store: Store, now: int, rng: Random) -> None:
         self.store, self.now, self.rng = store, now, rng
+        self.stirred = False  # whether more was written than plain successes without a family
         self.opened = 0  # how many jobs became ready: worth a ring
         self.touched: set[int] = set()  # what a person's request has changed besides the jobs that were named
         self._ends: list[End] = []
@@ -96,6 +97,7 @@ class Trees:
     def settle(self) -> None:
         """Every parent whose last child has ended has moved on, and so upward through all ancestors."""
         while self._ends:
+            self.stirred = True
             ends, self._ends = self._ends, []
             self._count(ends)
             self._close(ends)

@@ -18,9 +18,10 @@ from ..env import failpoint
 from ..errors import Refused
 from ..store.dialect import Listener
 from ..store.store import Lane, Store
-from . import duties, leftovers
+from . import duties, leftovers, sealing
 from .again import repeated
 from .lanes import Lanes
+from .sealing import writing
 from .spawns import Spawning
 from .trees import Trees
 
@@ -65,7 +66,7 @@ class Turns:
 
     @repeated
     def _register(self, info: PoolInfo) -> tuple[int, dict[str, str]]:
-        with self.store.transaction():
+        with writing(self.store):
             now = self.clock()
             pool = self.store.add_pool(info, now)
             self.store.event("pool_started", now=now, pool=pool, text=f"{info.name} (pid {info.pid} on {info.host})")
@@ -81,7 +82,7 @@ class Turns:
     @repeated
     def leave(self, pool: int) -> None:
         """The pool is forgotten; whatever it still held is pending again."""
-        with self.store.transaction():
+        with writing(self.store):
             now = self.clock()
             self.store.lock_queues()
             held = [Held(*row) for row in self.store.ask("held_by", pool=pool)]
@@ -111,8 +112,8 @@ class Turns:
         """Reports are written, free places are filled, the beat is shown: one transaction. An idle turn only reads."""
         if turn.database_id != self.database_id:
             raise Refused(f"pool {turn.pool} belongs to database {turn.database_id}, this is {self.database_id}")
-        if _is_idle(turn) and not self._peek(turn):
-            return Reply([], [], [], next_due_at=self._next_due(), now=self.clock())
+        if _is_idle(turn) and (reply := self._peek(turn)) is not None:
+            return reply
         failpoint("turn.before_begin")
         return self._turn(turn)
 
@@ -121,19 +122,20 @@ class Turns:
         # Unmarked: the pool's next turn, with the same reports and all that it holds, resolves an unknown outcome.
         with self.store.transaction(marked=False):
             now = self.clock()
-            found = self.store.ask("pool_for_turn", pool=turn.pool)
+            found = self.store.ask_locked("pool_for_turn", pool=turn.pool)
             if not found:
                 return Reply([], [], [], lost=True)
-            last, stop_requested_at = found[0]
+            last, stop_requested_at, sealed, cancels, due_at, deadline_at, has_rules = found[0]
+            sealing.refuse(sealed)
             if turn.number <= last:
                 raise Refused(f"turn {turn.number} of pool {turn.pool} came after turn {last}")
             reply = Reply([], [], [], stop=stop_requested_at is not None, now=now)
-            self.store.lock_queues()
+            if has_rules:
+                self.store.lock_queues()
             self.store.lock_families([report.id for report in turn.reports])
             trees = Trees(self.store, now, self.rng)
             ended = self._apply(turn, reply, trees)
             moved = self._reconcile(turn, trees) if turn.held is not None else 0
-            due_at, deadline_at = self.store.value("next_due"), self.store.value("next_deadline")
             if deadline_at is not None and deadline_at <= now:
                 ended += trees.expire(duties.BATCH)
             trees.settle()
@@ -141,14 +143,16 @@ class Turns:
             promoted = [] if due_at is None or due_at > now else self.store.ask("promote", now=now, limit=duties.BATCH)
             for want in turn.wants:
                 if want.limit > 0:
-                    reply.claims += self._claim(turn.pool, want, now)
+                    reply.claims += self._claim(turn.pool, want, Lanes(self.store, now, has_rules), now)
             failpoint("turn.after_claim")
-            reply.cancels = [Held(*row) for row in self.store.ask("stopping_of", pool=turn.pool)]
+            if cancels or trees.stirred:
+                reply.cancels = [Held(*row) for row in self.store.ask("stopping_of", pool=turn.pool)]
             self._beat(turn, now)
             self._do_duties(now)
             if turn.draining and not reply.claims and turn.wants:
                 reply.drained = all(self._drained(want, now) for want in turn.wants)
-            reply.next_due_at = self._next_due()
+            quiet = due_at is None and deadline_at is None and not trees.stirred and not moved
+            reply.next_due_at = None if quiet else _earliest(*self.store.ask("instants")[0])
             failpoint("turn.before_commit")
         failpoint("turn.after_commit")
         if ended:
@@ -159,11 +163,6 @@ class Turns:
             self._empty_polls = 0
         return reply
 
-    def _next_due(self) -> int | None:
-        """When something happens by itself: a job's hour, or the end of a tree's time."""
-        instants = self.store.value("next_due"), self.store.value("next_deadline")
-        return min((at for at in instants if at is not None), default=None)
-
     def _apply(self, turn: Turn, reply: Reply, trees: Trees) -> int:
         """Fenced: a report about a run that is no longer the job's changes nothing. How many jobs ended or moved on."""
         if not turn.reports:
@@ -173,6 +172,7 @@ class Turns:
         others = [report for report in reports if report.id not in done]
         if not others:
             return len(done)
+        trees.stirred = True
         rows = self.store.rows([report.id for report in others])
         return len(done) + sum(
             self._apply_one(report, rows.get(report.id), turn.pool, reply, trees) for report in others
@@ -242,12 +242,11 @@ class Turns:
                 trees.released(row)
         return len(strays)
 
-    def _claim(self, pool: int, want: Want, now: int) -> list[Claim]:
+    def _claim(self, pool: int, want: Want, lanes: Lanes, now: int) -> list[Claim]:
         """The next jobs in order for which there is a place of their kind. A full kind does not hide another's jobs."""
         chosen: list[int] = []
         left = dict(want.places)
         bound = want.limit if want.bound is None else want.bound
-        lanes = Lanes(self.store, now)
         plain = lanes.plain
         for id, kind, queue, lane in self.store.ready(self._lanes(want, lanes), want.limit, locked=True):
             if left[kind] > 0 and (bound > 0 or kind == "async") and (plain or lanes.admits(id, queue, lane)):
@@ -277,7 +276,7 @@ class Turns:
         """Everything that this pool may claim from now."""
         places = {kind: min(n, want.limit) for kind, n in want.places.items() if n > 0}
         if want.queues is None:
-            pairs = self.store.ask("ready_lanes", kinds=json.dumps(list(places)))
+            pairs = self.store.busy_lanes(list(places))
         else:
             pairs = [(queue, kind) for queue in want.queues for kind in places]
         return lanes.of(pairs, places)
@@ -314,14 +313,21 @@ class Turns:
 
     # ── waiting for something to do ─────────────────────────────────────────────────────────────────────────────────
 
-    def _peek(self, turn: Turn) -> bool:
-        """Whether a turn would find anything. Reads only, so idle pools never take the gate."""
-        (known, stop, cancels, *instants), *_ = self.store.ask("peek", pool=turn.pool)
+    def _peek(self, turn: Turn) -> Reply | None:
+        """The answer if a turn would find nothing. Reads only, so idle pools never take the gate."""
+        found = self.store.ask("pool_for_turn", pool=turn.pool)
+        if not found:
+            return None
+        _, stop, sealed, cancels, due_at, deadline_at, has_rules = found[0]
+        sealing.refuse(sealed)
         now = self.clock()
-        if not known or stop or cancels or any(at is not None and at <= now for at in instants):
-            return True
-        lanes = Lanes(self.store, now)
-        return any(any(self.store.ready(self._lanes(want, lanes), 1)) for want in turn.wants if want.limit > 0)
+        next_due_at = _earliest(due_at, deadline_at)
+        if stop or cancels or (next_due_at is not None and next_due_at <= now):
+            return None
+        lanes = Lanes(self.store, now, has_rules)
+        if any(any(self.store.ready(self._lanes(want, lanes), 1)) for want in turn.wants if want.limit > 0):
+            return None
+        return Reply([], [], [], next_due_at=next_due_at, now=now)
 
     def wait(self, pool: int, queues: tuple[str, ...] | None, timeout_s: float) -> bool:
         """Rung, or time to look again: adaptive where no bell can be hung, else the bell and a slow poll."""
@@ -357,6 +363,10 @@ class Turns:
 def _first_of_each(reports: list[Report]) -> list[Report]:
     """One report per run: if it is told twice, the first counts."""
     return list({(report.id, report.fence): report for report in reversed(reports)}.values())
+
+
+def _earliest(*instants: int | None) -> int | None:
+    return min((at for at in instants if at is not None), default=None)
 
 
 def _is_plain(report: Report) -> bool:

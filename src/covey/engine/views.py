@@ -29,7 +29,7 @@ from ..core.view import (
 )
 from ..errors import InvalidInput, NotFound
 from ..store.store import Store
-from . import health
+from . import health, sealing
 from .again import repeated
 from .health import is_alive as is_alive
 from .why import NAMED, Kin, explain
@@ -149,7 +149,7 @@ class Views:
             counts = self._counts()
             queues = self._queues(counts)
             pools = self.pool_views()
-            (database_id, schema, _), *_ = self.store.ask("meta")
+            (database_id, schema, sealed), *_ = self.store.ask("meta")
             oldest = self.store.value("oldest_pending")
             next_run_at = self.store.value("next_due")
             orphans = self.store.value("orphans")
@@ -158,6 +158,8 @@ class Views:
         totals: dict[str, int] = {state: sum(per.get(state, 0) for per in counts.values()) for state in STATES}
         living = [pool for pool in pools if is_alive(pool)]
         findings = health.examine(pools, queues, waiting, orphans=orphans, dead=totals["dead"])
+        if sealed:
+            findings = [sealing.finding(sealed)]  # the rest is no longer this queue's concern
         return Status(
             database=self.store.dialect.url,
             database_id=database_id,

@@ -21,6 +21,12 @@ def placeholders(sql: str) -> str:
     return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
 
 
+@lru_cache(maxsize=512)
+def answers(sql: str) -> bool:
+    """Whether the statement has rows to tell. One that only writes can wait for company."""
+    return not re.match(r"\s*(insert|update|delete)\b", sql) or re.search(r"\breturning\b", sql) is not None
+
+
 class Insert(Struct, frozen=True):
     """An INSERT of parameters only. ``names``: one for each column; ``order``: as they are first mentioned."""
 

@@ -3,6 +3,7 @@
 Nothing here outlives a transaction on the server, so a transaction-pooling proxy may stand in between: no session
 settings, no prepared statements, no temporary tables, no search path. Only listening needs a session (`listening.py`).
 Parameters are bound on this side: then several statements travel in one message, and nothing needs to be prepared.
+Inside a transaction a statement that answers nothing waits for the next one that does, or for the COMMIT.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from psycopg import errors as pg
 
 from ..env import failpoint
 from ..errors import SchemaError, StoreError, Undone, Unknown
-from .bulk import Insert, insert_of, placeholders
+from .bulk import Insert, answers, insert_of, placeholders
 from .dialect import Listener, Params
 from .listening import Ears
 from .statements import MACROS, written_out
@@ -36,8 +37,9 @@ CLOCK_LASTS_S = 30.0
 FEW = 8  # rows that are cheaper as one statement than as a COPY
 BATCH = 500  # rows of one statement
 
-# Statistics lag behind a queue by nature: empty now, a million rows in a minute. The indexes are always right.
-HINT = "set_config('enable_seqscan', 'off', true)"
+# Statistics lag behind a queue by nature: empty now, a million rows in a minute. The indexes are always right, and read
+# in order they skip what is known to be dead; a bitmap of them would not.
+HINT = "set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
 PASSING = (
     pg.SerializationFailure,
     pg.DeadlockDetected,
@@ -58,13 +60,15 @@ class Postgres:
         self.url, self.side, self.schema = target.shown, target.side(), target.schema
         self.prefix = f'"{target.schema}".'
         self.channel = target.channel
+        self.advisory_lock = target.lock
         self._target = target
         self._timeout_s = timeout_s
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._db: psycopg.Connection[tuple[Any, ...]] | None = None
-        self._opening: str | None = None  # what the first statement of the transaction must be preceded by
         self._inside = False
+        self._begun = False  # whether the server knows of the transaction
+        self._unsent: list[str] = []  # what travels with the next message
         self._offset = 0.0
         self._sampled_at = -CLOCK_LASTS_S
         self._durable = True
@@ -88,7 +92,7 @@ class Postgres:
                 self._rollback()
                 raise
             finally:
-                self._inside, self._opening = False, None
+                self._inside = False
         failpoint("store.after_commit")
 
     @contextlib.contextmanager
@@ -100,12 +104,15 @@ class Postgres:
                 yield
             finally:
                 self._rollback()
-                self._inside, self._opening = False, None
+                self._inside = False
 
     def query(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
         text = placeholders(sql)
         with self._lock:
             self._refuse_other_process()
+            if self._inside and not answers(sql):
+                self._unsent.append(self._bound(text, params))
+                return []
             if self._inside:
                 return self._run(text, params)
             return self._persistently(lambda: self._run(f"select {HINT}; {text}", params))
@@ -117,14 +124,14 @@ class Postgres:
             return
         insert = insert_of(sql)
         if insert is None:
-            text, bind = placeholders(sql).encode(), psycopg.ClientCursor(self._session()).mogrify
-            self._run(";".join(bind(text, row) for row in chain(first, rows)), None)
+            text = placeholders(sql)
+            self._unsent += [self._bound(text, row) for row in chain(first, rows)]
         elif len(first) > FEW and not insert.tail:
             self._copy(insert, chain(first, rows))
         else:
             rows = chain(first, rows)
             while batch := list(islice(rows, BATCH)):
-                self._run(insert.text(psycopg.ClientCursor(self._session()), batch), None)
+                self._unsent.append(insert.text(psycopg.ClientCursor(self._session()), batch))
 
     def script(self, sql: str) -> None:
         self._run(written_out(sql.replace("{schema}", self.schema), MACROS[self.name], self.prefix), None)
@@ -179,11 +186,15 @@ class Postgres:
         )
         return [f"the index {row[0]} is not valid; run `reindex index {self.prefix}{row[0]}`" for row in broken]
 
+    def size(self) -> int:
+        """Bytes of all tables with their indexes."""
+        sizes = [f"pg_total_relation_size('{self.prefix}{table}')" for table in self.tables()]
+        return int(self.query(f"select {' + '.join(sizes)}", {})[0][0])
+
     def vacuum(self) -> None:
         for table in sorted(self.tables()):
-            vacuum = partial(self._run, f"vacuum (analyze) {self.prefix}{table}", None)
-            with self._lock:  # a message of its own: together with anything else it would be inside a transaction
-                self._persistently(vacuum)
+            with self._lock:  # in a message of its own: several statements in one are a transaction
+                self._persistently(partial(self._run, f"vacuum (analyze) {self.prefix}{table}", None))
 
     # ── transactions ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -204,10 +215,10 @@ class Postgres:
         if self._inside:
             raise StoreError("a transaction is open already in this thread")
         self._connect(PATIENCE_S)
-        self._inside, self._opening = True, text
+        self._inside, self._begun, self._unsent = True, False, [text]
 
     def _commit(self, marked: bool) -> None:
-        if self._opening is not None:
+        if not self._begun and len(self._unsent) == 1:
             return  # nothing was said
         if not marked:
             try:
@@ -237,7 +248,7 @@ class Postgres:
             f"select void from {self.prefix}receipts where token = '{token}'"
         )
         deadline = time.monotonic() + RESOLVE_S
-        self._inside = False
+        self._inside, self._unsent = False, []
         while True:
             try:
                 self._connect(PATIENCE_S)
@@ -250,7 +261,8 @@ class Postgres:
                 time.sleep(0.1)
 
     def _rollback(self) -> None:
-        if self._opening is not None or self._is_lost():
+        self._unsent = []
+        if not self._begun or self._is_lost():
             return
         try:
             self._run("rollback", None)
@@ -262,8 +274,10 @@ class Postgres:
     def _run(self, text: str, params: Params | None) -> list[tuple[Any, ...]]:
         """The rows that the last of these statements answers."""
         db = self._session()
-        if self._opening is not None:
-            text, self._opening = f"{self._opening}; {text}", None
+        if self._unsent:
+            self.statements += len(self._unsent)
+            text, params = "; ".join([*self._unsent, self._bound(text, params)]), None
+            self._begun, self._unsent = self._inside, []
         self.statements += 1
         try:
             cursor = db.cursor()
@@ -274,8 +288,11 @@ class Postgres:
         except psycopg.Error as error:
             raise self._explained(error) from error
 
+    def _bound(self, text: str, params: Params | tuple[Any, ...] | None) -> str:
+        return text if params is None else psycopg.ClientCursor(self._session()).mogrify(text.encode(), params)
+
     def _copy(self, insert: Insert, rows: Iterable[Any]) -> None:
-        if self._opening is not None:
+        if self._unsent:
             self._run("select 1", None)
         self.statements += 1
         pick = None

@@ -33,9 +33,6 @@ select id, state, fence, attempts, max_attempts, interruptions, pool, phase, bac
        priority, run_at, seq, depth, max_depth, child_no, child_mode, lane
 from {jobs} where id {in_ids:ids} order by id for no key update
 
--- name: pool_for_turn
-select turn_no, stop_requested_at from {pools} where id = :pool for no key update
-
 -- name: pool_beat
 select beat from {pools} where id = :pool for no key update
 
@@ -63,35 +60,36 @@ returning queue
 
 -- ── claims: differ because others claim at the same time ────────────────────────────────────────────────────────
 
--- name: lane_locked
+-- name: lane_from
+-- From the frontier onward (frontier.py).
 select -priority, seq, id, kind, queue, null from {jobs}
-where state = 'pending' and queue = :queue and kind = :kind
-order by priority desc, seq, id limit :limit for no key update skip locked
+where state = 'pending' and queue = :queue and kind = :kind and priority = :priority and (seq, id) >= (:seq, :id)
+order by seq, id limit :limit
 
--- name: free_lane_locked
-select -priority, seq, id, kind, queue, lane from {jobs}
-where state = 'pending' and queue = :queue and kind = :kind
-order by priority desc, seq, id limit :limit for no key update skip locked
+-- name: newest_id
+select last_value from {jobs_id_seq}
 
--- name: owned_lane_locked
-select -priority, seq, id, kind, queue, lane from {jobs}
-where state = 'pending' and lane is not null and queue = :queue and lane = :owner and kind = :kind
-order by priority desc, seq, id limit :limit for no key update skip locked
+-- name: lane_behind
+-- By id alone: with the queue's own condition the planner would pass all the dead again.
+select -priority, seq, id, kind, queue, null from {jobs}
+where id > :newest and state in ('pending', '') and queue = :queue and kind = :kind
+order by id limit :limit
 
 -- name: claim
--- The rows are locked already. The payload comes by a join: as a subquery it would be looked up row by row.
+-- The rows are locked already, and looked up by id: with a plain `state = 'pending'` the planner, whose statistics lag
+-- behind, takes the index of pending jobs for a short way and reads all of it (0.1 s a turn).
 with taken as (
     update {jobs}
     set state = 'processing', pool = :pool, fence = fence + 1, attempts = attempts + 1, unique_key = null,
         claimed_at = :now, updated_at = :now
-    where id {in_ids:ids} and state = 'pending' and interruptions < :lonely
+    where id {in_ids:ids} and state in ('pending', '') and interruptions < :lonely
     returning id, fence, task, kind, attempts, max_attempts, timeout_s, queue, key, cwd, keep_background,
               interruptions, priority, phase, depth, max_depth, parent_id, root_id, joins, child_mode, tree_deadline_at
 )
 select t.id, t.fence, t.task, t.kind, t.attempts, t.max_attempts, t.timeout_s, t.queue, t.key, t.cwd, t.keep_background,
-       t.interruptions, p.args, t.priority, t.phase, t.depth, t.max_depth, t.parent_id, t.root_id, t.joins,
-       t.child_mode, t.tree_deadline_at
-from taken t left join {payloads} p on p.job_id = t.id
+       t.interruptions, (select args from {payloads} where job_id = t.id), t.priority, t.phase, t.depth, t.max_depth,
+       t.parent_id, t.root_id, t.joins, t.child_mode, t.tree_deadline_at
+from taken t
 
 -- name: complete
 -- Ordered by id, as every set of rows is locked here.
@@ -116,8 +114,10 @@ with recursive busy (queue) as (
     select (select min(queue) from {jobs} where state = 'pending' and queue > busy.queue)
     from busy where busy.queue is not null
 )
-select busy.queue, wanted.kind from busy, json_array_elements_text(:kinds::json) wanted (kind)
-where exists (select 1 from {jobs} where state = 'pending' and queue = busy.queue and kind = wanted.kind)
+-- With a limit, so that it stays one look at the index for each lane.
+select busy.queue, wanted.kind
+from busy, json_array_elements_text(:kinds::json) wanted (kind),
+     lateral (select 1 from {jobs} where state = 'pending' and queue = busy.queue and kind = wanted.kind limit 1) as one
 
 -- name: add_edge
 insert into {edges} (job_id, waits_for, always) values (:job_id, :root, :always)
@@ -126,11 +126,27 @@ on conflict (job_id, waits_for) do update set outcome = null, always = greatest(
 -- name: lower_seq
 update {jobs} set seq = least(seq, :seq) where id = :id
 
+-- name: where_processing
+-- As an array: a subquery would be joined into a walk through the whole history, in the order of ids.
+j.id = any (array(select id from {jobs} where pool is not null and state = 'processing'))
+
 -- ── wake-ups ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: ring_unless_backlog
--- After the commit: who has this many jobs to choose from is awake anyway.
+-- After the commit: who has ten of the last thousand jobs still to choose from is awake anyway.
 select pg_notify(:channel, 'pool')
 where :fresh > (select count(*) from (select 1 from {jobs} where state = 'pending' and queue = :queue and kind = :kind
-                                      limit :fresh) as waiting)
+                                      and priority = :priority and seq > :since limit :fresh) as waiting)
    or :fresh > 1000
+
+-- ── whole tables ────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: columns
+select attname::text from pg_attribute
+where attrelid = :table::regclass and attnum > 0 and not attisdropped order by attnum
+
+-- name: last_id
+select pg_sequence_last_value((:table || '_id_seq')::regclass)
+
+-- name: set_last_id
+select setval((:table || '_id_seq')::regclass, greatest(:last, 1), :last > 0)

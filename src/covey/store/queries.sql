@@ -4,6 +4,21 @@
 -- name: meta
 select database_id, schema, sealed from {meta}
 
+-- name: seal
+update {meta} set sealed = :sealed
+
+-- name: become
+-- The same queue as another, in its new place.
+update {meta} set database_id = :database_id, sealed = :sealed
+
+-- name: take_copy
+-- Whoever began last has the copy: only that run may end it.
+insert into {duties} (name, next_at, cursor) values ('copy', :now, :token)
+on conflict (name) do update set next_at = excluded.next_at, cursor = excluded.cursor
+
+-- name: drop_copy
+delete from {duties} where name = 'copy'
+
 -- name: config
 select key, value from {config}
 
@@ -147,7 +162,15 @@ values (:id, :name, :host, :boot, :pid, :ticks, :queues, :kinds, :count, :types,
         :now, :now)
 
 -- name: pool_for_turn
-select turn_no, stop_requested_at from {pools} where id = :pool
+-- All that a turn must know first: its pool, whether the queue has moved, whether something is to be stopped,
+-- what is due, whether queues have rules.
+select turn_no, stop_requested_at, (select sealed from {meta}),
+       exists (select 1 from {jobs} where pool = :pool and pool is not null and state = 'cancelled'),
+       (select min(run_at) from {jobs} where state in ('scheduled', 'failed')),
+       (select min(tree_deadline_at) from {jobs}
+        where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')),
+       exists (select 1 from {queues} where paused_at is not null or serial = 1 or concurrency is not null)
+from {pools} where id = :pool
 
 -- name: beat
 update {pools}
@@ -233,9 +256,11 @@ order by priority desc, seq, id limit :limit
 -- name: next_due
 select min(run_at) from {jobs} where state in ('scheduled', 'failed')
 
--- name: next_deadline
-select min(tree_deadline_at) from {jobs}
-where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')
+-- name: instants
+-- When something happens by itself: a job's hour, the end of a tree's time.
+select (select min(run_at) from {jobs} where state in ('scheduled', 'failed')),
+       (select min(tree_deadline_at) from {jobs}
+        where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed'))
 
 -- name: undrained
 select exists (
@@ -261,14 +286,6 @@ select exists (
     select 1 from above join {jobs} using (id)
     where state = 'waiting' and queue {in_texts:queues} and kind {in_texts:kinds}
 )
-
--- name: peek
-select (select 1 from {pools} where id = :pool),
-       (select stop_requested_at from {pools} where id = :pool),
-       exists (select 1 from {jobs} where pool = :pool and pool is not null and state = 'cancelled'),
-       (select min(run_at) from {jobs} where state in ('scheduled', 'failed')),
-       (select min(tree_deadline_at) from {jobs}
-        where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed'))
 
 -- ── trees ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 
 from ..env import failpoint, new_database_id, now
-from ..errors import Busy, InvalidInput, SchemaError, StoreError
+from ..errors import Busy, InvalidInput, NoQueue, SchemaError, StoreError
 from .bell import Bell
 from .dialect import Listener, Params
 from .gate import Gate
@@ -238,6 +238,10 @@ class Sqlite:
             source.close()
         os.replace(part, target)
 
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return os.path.getsize(self.path)
+
     def vacuum(self) -> None:
         with self._lock, self._explained():
             if self._gate:
@@ -287,7 +291,7 @@ class Sqlite:
         if os.path.isdir(self.path):
             raise StoreError(f"{self.path} is a directory; name a file")
         if not create and not os.path.exists(self.path):
-            raise StoreError(f"no queue at {self.path}; `covey enqueue` creates it, or name another with --db")
+            raise NoQueue(f"no queue at {self.path}; `covey enqueue` creates it, or name another with --db")
         if (kind := file_system_of(directory)) in NETWORK_FILE_SYSTEMS:
             raise StoreError(f"{self.path} is on {kind}: several hosts would corrupt the file; use a local disk")
 

@@ -31,3 +31,18 @@ returning id, parent_id, child_no, lane, exists (select 1 from {edges} where wai
 update {jobs} set state = 'pending', updated_at = :now
 where id in (select id from {jobs} where state in ('scheduled', 'failed') and run_at <= :now order by run_at limit :limit)
 returning queue
+
+-- ── whole tables ────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: columns
+-- differs because each database has its own books about its tables.
+select name from pragma_table_info(:table) order by cid
+
+-- name: last_id
+-- differs because numbers are given by a table of SQLite's own here, by sequences there.
+select seq from sqlite_sequence where name = :table
+
+-- name: set_last_id
+-- differs because that table has no key, and no row before the first number.
+delete from sqlite_sequence where name = :table;
+insert into sqlite_sequence (name, seq) values (:table, :last)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
@@ -23,7 +24,8 @@ MACROS: dict[str, dict[str, str]] = {
 }
 
 
-def load(dialect: str, prefix: str = "") -> dict[str, str]:
+@cache
+def load(dialect: str, prefix: str = "") -> Mapping[str, str]:
     """Statement texts by name, comments stripped, {table} and the lists written out."""
     room = files(__package__)
     statements: dict[str, str] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -24,8 +25,15 @@ from ..errors import StoreError
 from . import statements
 from .dialect import Dialect, Listener
 from .families import Families, json_text
+from .frontier import SHARE, SLOW_S, Frontier
 
 Tuples = list[tuple[Any, ...]]
+
+# Statements that are asked inside a turn with a lock on what they find, and elsewhere without.
+LOCKED = {
+    "pool_for_turn": "for no key update",
+    **dict.fromkeys(("lane", "free_lane", "owned_lane", "lane_from", "lane_behind"), "for no key update skip locked"),
+}
 
 
 class Lane(NamedTuple):
@@ -51,7 +59,12 @@ class Done(NamedTuple):
 class Store(Families):
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        self._sql = statements.load(dialect.name, dialect.prefix)
+        self._sql = dict(statements.load(dialect.name, dialect.prefix))
+        if dialect.row_locks:
+            for name, how in LOCKED.items():
+                self._sql[f"{name}_locked"] = f"{self._sql[name]}\n{how}"
+        self._frontiers: dict[tuple[str, str], Frontier] = {}
+        self._busy: dict[str, tuple[float, Tuples]] = {}  # kinds → until when it holds, lanes
 
     # ── plumbing ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -76,14 +89,15 @@ class Store(Families):
     def ring(self, who: str, names: Sequence[str] = ()) -> None:
         self.dialect.ring(who, names)
 
-    def ring_for(self, fresh: Iterable[tuple[str, str]]) -> None:
-        """New jobs, each a (queue, kind), wake pools; where others are asked over a network, only those that sleep."""
+    def ring_for(self, fresh: Iterable[tuple[str, str, int]], newest: int) -> None:
+        """New jobs, each a (queue, kind, priority), wake pools; over a network only those that may be asleep."""
         if not self.dialect.row_locks:
             self.dialect.ring("pool")
             return
-        for (queue, kind), count in Counter(fresh).items():
+        for (queue, kind, priority), count in Counter(fresh).items():
+            where = {"queue": queue, "kind": kind, "priority": priority, "since": newest - count - 1000}
             with contextlib.suppress(StoreError):  # pools look by themselves
-                self.ask("ring_unless_backlog", channel=self.dialect.channel, queue=queue, kind=kind, fresh=count + 10)
+                self.ask("ring_unless_backlog", channel=self.dialect.channel, fresh=count + 10, **where)
 
     def listen(self, who: str) -> Listener:
         return self.dialect.listen(who)
@@ -93,6 +107,10 @@ class Store(Families):
         return self.dialect.query(
             statements.written_out(sql, statements.MACROS[self.dialect.name], self.dialect.prefix), params
         )
+
+    def ask_locked(self, statement: str, /, **params: Any) -> Tuples:
+        """The rows that it answers; where others write at the same time, they wait for us."""
+        return self.ask(f"{statement}_locked" if self.dialect.row_locks else statement, **params)
 
     # ── locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -232,12 +250,43 @@ class Store(Families):
                 return
             given, share = len(rows), share * 4
 
+    def busy_lanes(self, kinds: Sequence[str]) -> Tuples:
+        """(queue, kind) of everything that waits, of these kinds."""
+        listed = json_text(kinds)
+        if not self.dialect.row_locks:
+            return self.ask("ready_lanes", kinds=listed)
+        clock = time.monotonic
+        found = self._busy.get(listed)
+        if found is not None and clock() < found[0]:
+            return found[1]
+        began = clock()
+        lanes = self.ask("ready_lanes", kinds=listed)
+        took = clock() - began
+        self._busy[listed] = (clock() + took * SHARE if took > SLOW_S else 0.0, lanes)
+        return lanes
+
     def _pending(self, lane: Lane, limit: int, suffix: str) -> Tuples:
         if not lane.serial:
-            return self.ask("lane" + suffix, queue=lane.queue, kind=lane.kind, limit=limit)
+            where: dict[str, Any] = {"queue": lane.queue, "kind": lane.kind, "limit": limit}
+            if not self.dialect.row_locks:
+                return self.ask("lane", **where)
+            frontier = self._frontiers.setdefault((lane.queue, lane.kind), Frontier())
+            return frontier.look(
+                time.monotonic,
+                lambda: self.ask("lane" + suffix, **where),
+                lambda frontier: self._onward(frontier, suffix, where),
+            )
         if lane.owner is None:
             return self.ask("free_lane" + suffix, queue=lane.queue, kind=lane.kind, limit=limit)
         return self.ask("owned_lane" + suffix, queue=lane.queue, kind=lane.kind, owner=lane.owner, limit=limit)
+
+    def _onward(self, frontier: Frontier, suffix: str, where: dict[str, Any]) -> Tuples:
+        if frontier.key is not None:
+            priority, seq, id = frontier.key
+            return self.ask("lane_from" + suffix, priority=priority, seq=seq, id=id, **where)
+        if frontier.newest is None:
+            frontier.newest = self.value("newest_id")
+        return self.ask("lane_behind" + suffix, newest=frontier.newest, **where)
 
     def views(self, where: Sequence[str], limit: int, order: str = "j.id desc", **params: Any) -> Tuples:
         """Rows of the view under the named conditions, newest first."""

@@ -36,15 +36,27 @@ PACE_S = 0.05  # between two enqueues of a client, so that there is always somet
 MANY = 1000  # attempts: a job must outlive everything that the killer does
 app = Covey()
 
-WORKING = "select pid from pools where id in (select pool from workers)"
-AUDIT = """
+WORKING = "select pid from {pools} where id in (select pool from {workers})"
+AUDIT = {
+    "sqlite": """
 create table audit (n integer primary key, job integer, was text, state text, fence integer);
 create trigger audit_change after update on jobs
 when old.state <> new.state or old.fence <> new.fence or old.finished_at is not new.finished_at
 begin
     insert into audit (job, was, state, fence) values (new.id, old.state, new.state, new.fence);
 end;
-"""
+""",
+    "postgres": """
+create table {audit} (n bigserial primary key, job bigint, was text, state text, fence bigint);
+create function {audit_change}() returns trigger language plpgsql as $$ begin
+    insert into {audit} (job, was, state, fence) values (new.id, old.state, new.state, new.fence);
+    return null;
+end $$;
+create trigger audit_change after update on {jobs} for each row
+when (old.state <> new.state or old.fence <> new.fence or old.finished_at is distinct from new.finished_at)
+execute function {audit_change}();
+""",
+}
 # What may follow what when nobody retries by hand: written down here again, so that the rules themselves are checked.
 MAY_FOLLOW = {
     "pending": {"processing", "cancelled"},
@@ -110,7 +122,7 @@ def canceller(db: str, directory: str, count: int) -> None:
     """Asks for the end of jobs that run just now, so that some end by themselves in the same moment."""
     engine, rng = open_engine(db), random.Random(count)
     while count:
-        running = engine.store.dialect.query("select id from jobs where pool is not null and state = 'processing'", {})
+        running = engine.store.raw("select id from {jobs} where pool is not null and state = 'processing'")
         for (id,) in rng.sample(running, min(1, len(running))):
             _append(Path(directory) / "cancels", f"{id}\n")
             with contextlib.suppress(Refused):
@@ -130,7 +142,7 @@ def _spec(rng: random.Random, directory: str) -> Spec:
 
 def _answer_before_commit(engine: Engine, specs: list[Spec], acks: Path) -> None:
     """Mutant: the client is told before the commit, and now and then dies in between: its ids go to somebody else."""
-    (last,) = engine.store.dialect.query("select coalesce(max(seq), 0) from sqlite_sequence where name = 'jobs'", {})[0]
+    (last,) = engine.store.raw("select coalesce(max(seq), 0) from sqlite_sequence where name = 'jobs'")[0]
     _append(acks, "".join(f"{last + 1 + n}\n" for n in range(len(specs))))
     if random.random() < 0.1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -153,7 +165,7 @@ def pool(db: str, name: str, mutant: str) -> int:
 def _without_fence(engine: Engine) -> None:
     """Mutant: whatever a pool reports is written, even about a run that is no longer the job's."""
     statements = engine.store._sql
-    statements["complete"] = re.sub(r"and jobs.fence = .*", "", statements["complete"])
+    statements["complete"] = re.sub(r"and \S*jobs\.fence = .*", "", statements["complete"])
     statements["change"] = statements["change"].replace("and state = :was and fence = :expected", "")
 
 
@@ -162,10 +174,19 @@ def _without_fence(engine: Engine) -> None:
 
 class Torture:
     def __init__(
-        self, directory: Path, *, jobs: int, kills: int, seed: int, mutant: str = "", limit_s: float = 240
+        self,
+        directory: Path,
+        *,
+        jobs: int,
+        kills: int,
+        seed: int,
+        mutant: str = "",
+        limit_s: float = 240,
+        url: str | None = None,
     ) -> None:
+        """On a file in that directory, unless ``url`` names another queue."""
         self.directory, self.jobs, self.kills, self.mutant = directory, jobs, kills, mutant
-        self.db = str(directory / "queue.db")
+        self.db = url or str(directory / "queue.db")
         self.rng = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self._pools: list[subprocess.Popen[bytes]] = []
@@ -179,7 +200,8 @@ class Torture:
     def run(self) -> Findings:
         began = time.monotonic()
         self.engine = open_engine(self.db)
-        self.engine.store.dialect.script(AUDIT)
+        with self.engine.store.transaction():
+            self.engine.store.dialect.script(AUDIT[self.engine.store.dialect.name])
         for name, value in (("heartbeat_seconds", "0.3"), ("lock_lease_seconds", "1.5")):
             self.engine.set_setting(name, value)
         try:
@@ -225,10 +247,10 @@ class Torture:
             return
         what = self.rng.choice(("pool", "zygote", "worker", "worker", "worker", "stop"))
         if what in ("pool", "stop"):
-            working = {row[0] for row in self.engine.store.dialect.query(WORKING, {})}
+            working = {row[0] for row in self.engine.store.raw(WORKING)}
             victims = [process.pid for process in self._pools if process.pid in working]
         else:
-            zygotes = {row[0] for row in self.engine.store.dialect.query("select zygote_pid from pools", {})}
+            zygotes = {row[0] for row in self.engine.store.raw("select zygote_pid from {pools}")}
             marked = family.marked(f"{self.engine.database_id}:")
             victims = [pid for pid in marked if (pid in zygotes) == (what == "zygote")]
         if victims:
@@ -281,9 +303,7 @@ def check(engine: Engine, directory: Path) -> list[str]:
     """Every promise that was broken, one line each."""
     problems: list[str] = []
     acked = [int(line) for path in directory.glob("acks-*") for line in path.read_text().split()]
-    rows = {
-        row[0]: row[1:] for row in engine.store.dialect.query("select id, state, attempts, interruptions from jobs", {})
-    }
+    rows = {row[0]: row[1:] for row in engine.store.raw("select id, state, attempts, interruptions from {jobs}")}
     starts = Counter(map(int, _lines(directory / "starts")))
     problems += [f"lost: job {id} was acknowledged and is not there" for id in acked if id not in rows]
     problems += [f"told twice: id {id}" for id, n in Counter(acked).items() if n > 1]
@@ -320,7 +340,7 @@ def _audit(engine: Engine) -> list[str]:
     problems: list[str] = []
     completed: Counter[int] = Counter()
     fences: dict[int, int] = defaultdict(int)
-    for job, was, state, fence in engine.store.dialect.query("select job, was, state, fence from audit order by n", {}):
+    for job, was, state, fence in engine.store.raw("select job, was, state, fence from {audit} order by n"):
         if state not in MAY_FOLLOW.get(was, ()):
             problems.append(f"job {job}: went from {was} to {state}")
         if fence < fences[job] or (state == "processing" and fence == fences[job]):

@@ -1,4 +1,4 @@
-"""Real pools in processes of their own, on a real file, and the proof that nothing of them is left."""
+"""Real pools in processes of their own, on a real database, and the proof that nothing of them is left."""
 
 from __future__ import annotations
 
@@ -110,12 +110,21 @@ class RunningPool:
 
 
 class Yard:
-    """A queue in a directory, and the pools that work on it. Leaving the block ends them and looks for leftovers."""
+    """A queue and the pools that work on it, in a directory. Leaving the block ends them and looks for leftovers."""
 
-    def __init__(self, home: Path, *, app: str | None = None, path: Sequence[Path] = (), **settings: object) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        url: str | None = None,
+        app: str | None = None,
+        path: Sequence[Path] = (),
+        **settings: object,
+    ) -> None:
+        """A file in that directory, unless ``url`` names another queue."""
         self.home, self._app, self._path = home, app, [*path, home]
-        self.db = home / "queue.db"
-        self.engine = open_engine(str(self.db))
+        self.db = url or str(home / "queue.db")
+        self.engine = open_engine(self.db)
         self.pools: list[RunningPool] = []
         for name, value in settings.items():
             self.engine.set_setting(name, str(value))
@@ -124,6 +133,11 @@ class Yard:
     def mark(self) -> str:
         """What every process of this queue's pools carries at the beginning of its COVEY_RUN."""
         return f"{self.engine.database_id}:"
+
+    @property
+    def side(self) -> str:
+        """Where live output and logs are."""
+        return self.engine.store.dialect.side
 
     # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -139,7 +153,7 @@ class Yard:
     ) -> RunningPool:
         """A pool is on its way."""
         app = None if commands_only else app or self._app
-        asked = [*self.covey(), "worker", "start", "--db", str(self.db), *flags]
+        asked = [*self.covey(), "worker", "start", "--db", self.db, *flags]
         asked += ["--count", str(count)] if count is not None else []
         asked += ["--app", app] if app else []
         armed = ",".join(f"{name}={action}" for name, action in (failpoints or {}).items())
@@ -162,7 +176,7 @@ class Yard:
         """The command line, run to its end."""
         return subprocess.run(
             [*self.covey(), *words],
-            env=self.environ() | {"COVEY_DB": str(self.db)},
+            env=self.environ() | {"COVEY_DB": self.db},
             cwd=self.home,
             capture_output=True,
             text=True,

@@ -108,6 +108,8 @@ create table {jobs} (
 create index jobs_ready on {jobs} (queue, kind, priority desc, seq, id) where state = 'pending';
 create index jobs_due   on {jobs} (run_at) where state in ('scheduled', 'failed');
 create index jobs_held  on {jobs} (pool) where pool is not null;
+-- A busy pool leaves thousands of dead entries in jobs_held until the next vacuum: a look at its cancels must not pass them.
+create index jobs_stopping on {jobs} (pool) where pool is not null and state = 'cancelled';
 create index jobs_lane  on {jobs} (queue, lane, kind, priority desc, seq, id)
     where state = 'pending' and lane is not null;
 create index jobs_still on {jobs} (queue, id) where state in ('waiting', 'blocked');

@@ -1,0 +1,46 @@
+"""A sealed queue: it has moved, or it is a copy that is not finished. Reads go on, every writer is told so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..core.view import Finding
+from ..errors import Refused
+from ..store.store import Store
+
+UNFINISHED = "unfinished copy of "  # followed by the URL of the original; else a seal is the URL that took over
+
+
+@contextmanager
+def writing(store: Store, *, alone: bool = False) -> Iterator[None]:
+    """A transaction of a queue that is not sealed. Nobody can seal it before the end."""
+    with store.transaction(alone=alone):
+        (_, _, sealed), *_ = store.ask("meta")
+        refuse(sealed)
+        yield
+
+
+def is_sealed(store: Store) -> bool:
+    return store.ask("meta")[0][2] is not None
+
+
+def refuse(sealed: str | None) -> None:
+    """Refused, if there is a seal."""
+    if sealed:
+        raise Refused("; ".join(_said(sealed)))
+
+
+def finding(sealed: str) -> Finding:
+    text, advice = _said(sealed)
+    return Finding(level="warning", text=text, advice=advice)
+
+
+def is_unfinished(sealed: str | None) -> bool:
+    return sealed is not None and sealed.startswith(UNFINISHED)
+
+
+def _said(sealed: str) -> tuple[str, str]:
+    if is_unfinished(sealed):
+        return f"this queue is an {sealed}", "run the same `covey db copy` again, or with --abort"
+    return f"this queue has moved to {sealed}", "use that one"
