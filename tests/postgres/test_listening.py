@@ -16,6 +16,7 @@ from covey.engine.engine import Engine
 from covey.store.listening import Ears
 from covey.store.target import Target
 from covey.testing import HandPool, command, until
+from covey.testing.faults import failpoint
 from covey.testing.postgres import Server
 from covey.testing.proxy import Proxy
 
@@ -219,12 +220,12 @@ def test_one_wake_up_per_enqueue_and_none_into_a_backlog(engine: Engine, heard: 
     assert heard() == ["pool"]  # its pool may be asleep
 
 
-def test_a_wake_up_is_not_part_of_the_transaction(engine: Engine, heard: Callable[[], list[str]]) -> None:
-    with engine.store.transaction():
-        engine.store.insert([(command(), None)], engine.clock())
+def test_a_wake_up_comes_after_the_commit_not_with_it(engine: Engine, heard: Callable[[], list[str]]) -> None:
+    """Whoever dies between the two has enqueued, and nobody was woken: looking finds it."""
+    with failpoint("enqueue.after_commit", "raise"), pytest.raises(OSError, match="failpoint"):
+        engine.enqueue([command()])
     assert heard() == []
-    engine.store.ring_for([("default", "command")])
-    assert heard() == ["pool"]
+    assert HandPool(engine).claim_one()
 
 
 def test_whoever_waits_for_an_end_is_woken(engine: Engine, opened: Open, ears: Ears) -> None:
