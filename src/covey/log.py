@@ -141,7 +141,7 @@ class Log:
         self._seldom("store", "error", f"the queue cannot be used: {error}; trying again")
 
     def store_back(self) -> None:
-        self._say("info", "the queue can be used again")
+        self._seldom("back", "info", "the queue can be used again")
 
     def reaped(self, pool: int, jobs: int, processes: int) -> None:
         self._say("warning", f"pool {pool} was lost: {jobs} jobs handed back, {processes} processes ended")

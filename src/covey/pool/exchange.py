@@ -194,6 +194,7 @@ class Exchange:
             except (CoveyError, OSError) as error:
                 self._log.store_failed(error)
                 retry, unknown = turn.reports, True
+                self._keep(turn)
                 pause_s = min(max(pause_s * 2, RETRY_S[0]), RETRY_S[1])
                 if self._closing:
                     return
@@ -211,6 +212,12 @@ class Exchange:
                 self._back.wait()
                 self._back.clear()
             self._look_around()
+
+    def _keep(self, turn: Turn) -> None:
+        """A failed turn has shown nobody the workers."""
+        with self._lock:
+            if self._roster is None:
+                self._roster = turn.workers
 
     def _worth_a_turn(self) -> bool:
         with self._lock:

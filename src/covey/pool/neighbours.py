@@ -17,6 +17,7 @@ from ..log import Log
 from ..worker import cgroup, family
 
 PERIOD_S = 0.5
+AWAY_S = 3.0  # between two looks: longer, and the store must have been away, or we ourselves
 
 
 class Neighbours:
@@ -26,6 +27,7 @@ class Neighbours:
         self._beats: dict[int, tuple[int, float]] = {}
         self._orphans: dict[int, float] = {}  # struck off, but still named by jobs → since when we know
         self._next = 0.0
+        self._looked_at = time.monotonic()
 
     def look(self, *, me: int | None, force: bool = False) -> None:
         """Every lost pool but ``me`` has been reaped."""
@@ -33,11 +35,21 @@ class Neighbours:
         if now < self._next and not force:
             return
         self._next = now + PERIOD_S
-        for pool in self._source.pools():
+        pools = self._source.pools()
+        self._forgive(now)
+        for pool in pools:
             if pool.id != me and self._is_lost(pool, now):
                 jobs, killed = self.reap(pool)
                 self._log.reaped(pool.id, jobs, killed)
         self._look_for_orphans(now)
+
+    def _forgive(self, now: float) -> None:
+        """Time in which we could not look does not count: if the store was away, nobody could beat either."""
+        away_s = now - self._looked_at
+        self._looked_at = now
+        if away_s > AWAY_S:
+            self._beats = {pool: (beat, since + away_s) for pool, (beat, since) in self._beats.items()}
+            self._orphans = {pool: since + away_s for pool, since in self._orphans.items()}
 
     def gone(self) -> list[LostPool]:
         """Pools of this host whose process is gone: of those we are sure at once."""
