@@ -25,7 +25,9 @@ def open_engine(url: str | None = None, *, create: bool = True, upgrade: bool = 
             migrate.migrate(dialect, database_id=env.new_database_id(), now=env.now())
         else:
             migrate.check(found, migrate.newest(dialect.name), dialect.url)
-        engine = Engine(Store(dialect), clock=dialect.now, rng=env.rng)
+        store = Store(dialect)
+        store.plan()
+        engine = Engine(store, clock=dialect.now, rng=env.rng)
         if engine.stored_settings().get("durability") == "normal":
             dialect.set_durability("normal")
     except BaseException:

@@ -69,6 +69,11 @@ def _is_plain(spec: Spec) -> bool:
     return not spec.joins and spec.child_mode is None and spec.tree_timeout_s is None and spec.on_error == "wait"
 
 
+def is_express(spec: Spec) -> bool:
+    """Whether nothing about it must be looked up or decided first."""
+    return spec.key is None and spec.unique_key is None and spec.run_at is None and not spec.delay_s and _is_plain(spec)
+
+
 def named(answers: Sequence[int | None], ids: Sequence[int]) -> list[Enqueued]:
     """The answer for each spec: the next of the new ids, or whose key it was."""
     enqueued: list[Enqueued] = []

@@ -46,7 +46,15 @@ class Engine(Turns, Views):
         """All of them are on disk, in order, or none is."""
         for spec in specs:
             check.check_spec(spec)
+        if len(specs) == 1 and specs[0].queue in self._known_queues and arrivals.is_express(specs[0]):
+            id = self._express(specs[0])
+            if id is not None:
+                return [Enqueued(id)]
         return self._enqueue(specs) if specs else []
+
+    @repeated
+    def _express(self, spec: Spec) -> int | None:
+        return self.store.insert_express(spec, self.clock())
 
     @repeated
     def _enqueue(self, specs: Sequence[Spec]) -> list[Enqueued]:
@@ -59,7 +67,7 @@ class Engine(Turns, Views):
             self._add_queues({spec.queue for spec in fresh}, now)
             ids = arrivals.insert(fresh, now, self.store, queues)
             if ids:
-                self.store.ring_for(((spec.queue, spec.kind, spec.priority) for spec in fresh), ids[-1])
+                self.store.ring_for((spec.queue, spec.kind, spec.priority) for spec in fresh)
             failpoint("enqueue.before_commit")
         failpoint("enqueue.after_commit")
         self._known_queues.update(spec.queue for spec in fresh)

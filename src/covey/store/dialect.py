@@ -36,6 +36,10 @@ class Dialect(Protocol):
         """
         ...
 
+    def express(self, sql: str, params: Params, hint: tuple[str, Params]) -> int | None:
+        """A whole transaction in one message: a statement that answers an id (and takes a :token), and a hint."""
+        ...
+
     def snapshot(self) -> AbstractContextManager[None]:
         """Several reads that see one moment."""
         ...
@@ -46,6 +50,10 @@ class Dialect(Protocol):
         """Several at once."""
         ...
 
+    def also(self, sql: str, params: Params) -> None:
+        """Inside a transaction: a statement whose answer nobody wants; it may travel with the next one."""
+        ...
+
     def execute_many(self, sql: str, rows: Iterable[Params | tuple[Any, ...]]) -> None: ...
 
     def script(self, sql: str) -> None:
@@ -54,6 +62,10 @@ class Dialect(Protocol):
 
     def tables(self) -> set[str]:
         """What is there already."""
+        ...
+
+    def planned(self, statements: Mapping[str, str]) -> dict[str, str]:
+        """Shorter ways to ask some of these statements, by name; where there are none, none."""
         ...
 
     def take_ids(self, table: str, count: int) -> Sequence[int]:

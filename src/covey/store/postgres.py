@@ -12,7 +12,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from psycopg import errors as pg
 
 from ..env import failpoint
 from ..errors import SchemaError, StoreError, Undone, Unknown
+from . import planned
 from .bulk import Insert, answers, insert_of, placeholders
 from .dialect import Listener, Params
 from .listening import Ears
@@ -97,6 +98,30 @@ class Postgres:
                 self._inside = False
         failpoint("store.after_commit")
 
+    def express(self, sql: str, params: Params, hint: tuple[str, Params]) -> int | None:
+        with self._lock:
+            self._refuse_other_process()
+            self._connect(PATIENCE_S)
+            token = _token_of(self.now(), os.urandom(10))
+            begin = self._begin_text(alone=False)
+            written, told = (
+                self._bound(placeholders(sql), {**params, "token": token}),
+                self._bound(placeholders(hint[0]), hint[1]),
+            )
+            try:
+                found = self._run_all(f"{begin}; {written}; commit; {told}", None)[3]  # after begin, settings, lock
+                return found[0][0] if found else None
+            except StoreError:
+                if self._is_lost():
+                    if not self._has_committed(token):
+                        raise
+                elif self._is_in_transaction():
+                    self._run("rollback", None)
+                    raise
+            asked = f"select job from {self.prefix}receipts where token = '{token}'"
+            ((id,),) = self._persistently(lambda: self._run(asked, None))
+            return int(id)
+
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
         with self._lock:
@@ -124,6 +149,9 @@ class Postgres:
         texts = [self._bound(placeholders(sql), params) for sql, params in asked]
         return self._run_all("; ".join(texts), None)[-len(asked) :]
 
+    def also(self, sql: str, params: Params) -> None:
+        self._unsent.append(self._bound(placeholders(sql), params))
+
     def execute_many(self, sql: str, rows: Iterable[Params | tuple[Any, ...]]) -> None:
         rows = iter(rows)
         first = list(islice(rows, FEW + 1))
@@ -146,6 +174,19 @@ class Postgres:
     def tables(self) -> set[str]:
         found = "select tablename from pg_catalog.pg_tables where schemaname = :schema"
         return {row[0] for row in self.query(found, {"schema": self.schema})}
+
+    def planned(self, statements: Mapping[str, str]) -> dict[str, str]:
+        wanted = planned.calls(statements, self.prefix)
+        known = "select proname from pg_proc p join pg_namespace n on n.oid = pronamespace where nspname = :schema"
+        there = {row[0] for row in self.query(known, {"schema": self.schema})}
+        missing = [made for function, made, _ in wanted.values() if function not in there]
+        try:
+            if missing:
+                with self.transaction(alone=True, marked=False):
+                    self._run("; ".join(missing), None)
+        except StoreError:
+            return {}  # may not create functions, or a standby: then the plain statements
+        return {name: call for name, (_, _, call) in wanted.items()}
 
     def take_ids(self, table: str, count: int) -> Sequence[int]:
         sequence = f"'{self.prefix}{table}_id_seq'"

@@ -3,6 +3,9 @@
 
 -- ── locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+-- name: lock_pool
+select 1 from {pools} where id = :pool for no key update
+
 -- name: lock_queues
 -- Of the queues whose claims and ends must come one after the other: usually none.
 select name from {queues} where serial = 1 or concurrency is not null order by name for no key update
@@ -128,6 +131,27 @@ from done
 where {jobs}.id = done.id and {jobs}.fence = done.fence and {jobs}.state = 'processing'
 returning {jobs}.id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id)
 
+-- name: insert_express
+-- One job without anything special, in a transaction of one message: only if the queue is not sealed and has no rules.
+with fresh as materialized (
+    select nextval('{jobs_id_seq}') as id from {meta}
+    where sealed is null
+      and not exists (select 1 from {queues} where name = :queue and (serial = 1 or max_depth <> 1))
+), job as (
+    insert into {jobs} (id, queue, kind, task, state, priority, seq, max_attempts, run_at, created_at, updated_at,
+                        timeout_s, backoff_base, backoff_cap_s, jitter, key, unique_key, root_id, keep_background,
+                        batch, labels, created_by, cwd)
+    select id, :queue, :kind, :task, :state, :priority, id, :max_attempts, :run_at::bigint, :now, :now,
+           :timeout_s::double precision, :backoff_base, :backoff_cap_s, :jitter, :key, :unique_key, id,
+           :keep_background, :batch, :labels, :created_by, :cwd
+    from fresh
+), payload as (
+    insert into {payloads} (job_id, args) select id, :args from fresh where :args is not null
+), receipt as (
+    insert into {receipts} (token, job) select :token::uuid, id from fresh
+)
+select id from fresh
+
 -- ── differs only in words ───────────────────────────────────────────────────────────────────────────────────────
 
 -- name: ready_lanes
@@ -159,7 +183,9 @@ j.id = any (array(select id from {jobs} where pool is not null and state = 'proc
 -- After the commit: who has ten of the last thousand jobs still to choose from is awake anyway.
 select pg_notify(:channel, 'pool')
 where :fresh > (select count(*) from (select 1 from {jobs} where state = 'pending' and queue = :queue and kind = :kind
-                                      and priority = :priority and seq > :since limit :fresh) as waiting)
+                                      and priority = :priority
+                                      and seq > (select last_value from {jobs_id_seq}) - :fresh - 1000
+                                      limit :fresh) as waiting)
    or :fresh > 1000
 
 -- ── whole tables ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import apsw
@@ -157,6 +157,9 @@ class Sqlite:
         for who in dict.fromkeys(rings):
             self._bell.ring(who)
 
+    def express(self, sql: str, params: Params, hint: tuple[str, Params]) -> int | None:
+        raise NotImplementedError("SQLite has no messages")
+
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
         self._refuse_other_process()
@@ -175,6 +178,9 @@ class Sqlite:
     def queries(self, *asked: tuple[str, Params]) -> list[list[tuple[Any, ...]]]:
         return [self.query(*each) for each in asked]
 
+    def also(self, sql: str, params: Params) -> None:
+        self.query(sql, params)
+
     def execute_many(self, sql: str, rows: Iterable[Params | tuple[Any, ...]]) -> None:
         self._db.executemany(sql, rows)
 
@@ -184,6 +190,9 @@ class Sqlite:
     def tables(self) -> set[str]:
         found = {row[0] for row in self._db.execute("select name from sqlite_master where type = 'table'")}
         return found - {"sqlite_sequence"}
+
+    def planned(self, statements: Mapping[str, str]) -> dict[str, str]:
+        return {}  # apsw keeps what it has prepared
 
     def now(self) -> int:
         return now()

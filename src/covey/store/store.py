@@ -29,7 +29,6 @@ Tuples = list[tuple[Any, ...]]
 
 # Statements that are asked inside a turn with a lock on what they find, and elsewhere without.
 LOCKED = {
-    "pool_for_turn": "for no key update",
     **dict.fromkeys(("lane", "free_lane", "owned_lane", "lane_from", "lane_behind"), "for no key update skip locked"),
 }
 
@@ -61,8 +60,13 @@ class Store(Families):
         if dialect.row_locks:
             for name, how in LOCKED.items():
                 self._sql[f"{name}_locked"] = f"{self._sql[name]}\n{how}"
+        self._calls: dict[str, str] = {}
         self._frontiers: dict[tuple[str, str], Frontier] = {}
         self._busy: dict[str, tuple[float, Tuples]] = {}  # kinds → until when it holds, lanes
+
+    def plan(self) -> None:
+        """Short statements are planned once from now on, where the database can do that. The tables must be there."""
+        self._calls = self.dialect.planned(self._sql)
 
     # ── plumbing ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -74,7 +78,10 @@ class Store(Families):
 
     def ask(self, statement: str, /, **params: Any) -> Tuples:
         """The rows that the named statement answers."""
-        return self.dialect.query(self._sql[statement], params)
+        return self.dialect.query(self._text(statement), params)
+
+    def _text(self, statement: str) -> str:
+        return self._calls.get(statement) or self._sql[statement]
 
     def value(self, statement: str, /, **params: Any) -> Any:
         """The first column of the first row, or None."""
@@ -87,15 +94,17 @@ class Store(Families):
     def ring(self, who: str) -> None:
         self.dialect.ring(who)
 
-    def ring_for(self, fresh: Iterable[tuple[str, str, int]], newest: int) -> None:
+    def ring_for(self, fresh: Iterable[tuple[str, str, int]]) -> None:
         """New jobs, each a (queue, kind, priority), wake pools; over a network only those that may be asleep."""
         if not self.dialect.row_locks:
             self.dialect.ring("pool")
             return
         for (queue, kind, priority), count in Counter(fresh).items():
-            where = {"queue": queue, "kind": kind, "priority": priority, "since": newest - count - 1000}
-            told = {"channel": self.dialect.channel, "fresh": count + 10, **where}
-            self.dialect.after_commit(self._sql["ring_unless_backlog"], told)
+            self.dialect.after_commit(*self._ring(queue, kind, priority, count))
+
+    def _ring(self, queue: str, kind: str, priority: int, count: int) -> tuple[str, dict[str, Any]]:
+        where = {"queue": queue, "kind": kind, "priority": priority}
+        return self._text("ring_unless_backlog"), {"channel": self.dialect.channel, "fresh": count + 10, **where}
 
     def listen(self, who: str) -> Listener:
         return self.dialect.listen(who)
@@ -105,10 +114,6 @@ class Store(Families):
         return self.dialect.query(
             statements.written_out(sql, statements.MACROS[self.dialect.name], self.dialect.prefix), params
         )
-
-    def ask_locked(self, statement: str, /, **params: Any) -> Tuples:
-        """The rows that it answers; where others write at the same time, they wait for us."""
-        return self.ask(f"{statement}_locked" if self.dialect.row_locks else statement, **params)
 
     # ── locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -136,6 +141,15 @@ class Store(Families):
         if payloads:
             self.many("insert_payload", payloads)
         return list(ids)
+
+    def insert_express(self, spec: Spec, now: int) -> int | None:
+        """A new job without key, delay or tree, in a transaction of its own; None if it must go the usual way."""
+        if not self.dialect.row_locks:
+            return None
+        values = dict(zip(_JOB_COLUMNS, _job_values(0, spec, None, now), strict=True)) | {"args": spec.args}
+        return self.dialect.express(
+            self._text("insert_express"), values, self._ring(spec.queue, spec.kind, spec.priority, 1)
+        )
 
     def insert_copy(self, of: int, now: int) -> int:
         (id,) = self.dialect.take_ids("jobs", 1)
@@ -252,14 +266,17 @@ class Store(Families):
         """What a turn must know first, and with ``kinds`` also `busy_lanes`, where that saves a message."""
         if not self.dialect.row_locks:
             return self.ask("pool_for_turn", pool=pool), None
-        first = (self._sql["pool_for_turn_locked" if locked else "pool_for_turn"], {"pool": pool})
+        asked = {"pool": pool}
         if kinds is None or locked:  # reports come first, and may open other lanes
-            return self.dialect.query(*first), None
+            if locked:
+                self.dialect.also(self._sql["lock_pool"], asked)
+            return self.ask("pool_for_turn", pool=pool), None
+        first = (self._text("pool_for_turn"), asked)
         listed = json_text(kinds)
         if (known := self._known_lanes(listed)) is not None:
             return self.dialect.query(*first), known
         began = time.monotonic()
-        found, lanes = self.dialect.queries(first, (self._sql["ready_lanes"], {"kinds": listed}))
+        found, lanes = self.dialect.queries(first, (self._text("ready_lanes"), {"kinds": listed}))
         return found, self._keep_lanes(listed, lanes, began)
 
     def busy_lanes(self, kinds: Sequence[str]) -> Tuples:
@@ -360,6 +377,13 @@ class Store(Families):
         self.ask("set_given_up", pool=pool, given_up=json_text(given_up) if given_up else None)
         self.ask("prune_workers", pool=pool, names=json_text([worker.name for worker in workers]))
         self.many("put_worker", (asdict(worker) | {"pool": pool} for worker in workers))
+
+
+_JOB_COLUMNS = (
+    *("id", "queue", "kind", "task", "state", "priority", "max_attempts", "run_at", "now", "timeout_s"),
+    *("backoff_base", "backoff_cap_s", "jitter", "key", "unique_key", "keep_background", "batch", "labels"),
+    *("created_by", "cwd"),
+)
 
 
 def _job_values(id: int, spec: Spec, run_at: int | None, now: int) -> tuple[Any, ...]:

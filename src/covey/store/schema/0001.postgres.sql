@@ -233,5 +233,6 @@ insert into {duties} (name, next_at) values ('prune', 0), ('heal', 0);
 -- first, and it can no longer be committed. Names begin with the time; old ones go by it.
 create table {receipts} (
     token uuid primary key,
-    void  boolean not null default false
+    void  boolean not null default false,
+    job   bigint  -- the one that was enqueued, where the answer was all that named it
 ) with (autovacuum_vacuum_scale_factor = 0.05);
