@@ -76,10 +76,10 @@ class Postgres:
     # ── the Dialect ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextlib.contextmanager
-    def transaction(self, *, marked: bool = True, alone: bool = False) -> Iterator[None]:
+    def transaction(self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None) -> Iterator[None]:
         with self._lock:
             self._refuse_other_process()
-            self._begin(self._begin_text(alone))
+            self._begin(self._begin_text(alone, self._timeout_s if wait_s is None else wait_s))
             try:
                 failpoint("store.after_begin")
                 yield
@@ -192,12 +192,12 @@ class Postgres:
 
     # ── transactions ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _begin_text(self, alone: bool) -> str:
+    def _begin_text(self, alone: bool, wait_s: float) -> str:
         """Every writer holds the queue's lock together with the others, unless it must be alone."""
         lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
         settings = [
             HINT,
-            f"set_config('lock_timeout', '{int(self._timeout_s * 1000)}', true)",
+            f"set_config('lock_timeout', '{int(wait_s * 1000)}', true)",
             # A writer that is frozen (SIGSTOP, a lost host) must not hold its locks for ever.
             "set_config('idle_in_transaction_session_timeout', '30000', true)",
         ]
@@ -364,7 +364,7 @@ class Postgres:
         if isinstance(error, pg.InsufficientPrivilege):
             return StoreError(f"{said}; grant this user the rights, or use another one")
         if isinstance(error, pg.UndefinedTable | pg.UndefinedColumn | pg.InvalidSchemaName):
-            return SchemaError(f"{said}; run `covey db migrate`")
+            return SchemaError(f"{said}; these are not the tables of this Covey: upgrade it, or run `covey db migrate`")
         return StoreError(said)
 
 
