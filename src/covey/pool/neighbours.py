@@ -2,7 +2,8 @@
 
 On this host a pool is lost when its process is gone; whatever still carries its mark, its zygote included, is killed
 first, so that nothing runs twice at a time. Elsewhere it is lost when its beat has not moved for a lease, on our own
-monotonic clock: no wall clock decides about leases.
+monotonic clock: no wall clock decides about leases. Only what we have watched counts: while the store was away nobody
+could beat, and the first one back must not give up all the others.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class Neighbours:
     def __init__(self, source: Source, database_id: str, log: Log) -> None:
         self._source, self._database_id, self._log = source, database_id, log
         self._boot = boot()
-        self._beats: dict[int, tuple[int, float]] = {}
+        self._beats: dict[int, tuple[int, float]] = {}  # pool → beat, for how long we have seen it stand still
+        self._looked_at = 0.0
         self._orphans: dict[int, float] = {}  # struck off, but still named by jobs → since when we know
         self._next = 0.0
 
@@ -33,8 +35,10 @@ class Neighbours:
         if now < self._next and not force:
             return
         self._next = now + PERIOD_S
-        for pool in self._source.pools():
-            if pool.id != me and self._is_lost(pool, now):
+        pools = self._source.pools()
+        since_s, self._looked_at = now - self._looked_at, now
+        for pool in pools:
+            if pool.id != me and self._is_lost(pool, since_s):
                 jobs, killed = self.reap(pool)
                 self._log.reaped(pool.id, jobs, killed)
         self._look_for_orphans(now)
@@ -74,14 +78,16 @@ class Neighbours:
                 killed = family.kill_marked(f"{self._database_id}:{pool}:")
                 self._log.reaped(pool, self._source.reap(pool, -1), killed)
 
-    def _is_lost(self, pool: LostPool, now: float) -> bool:
+    def _is_lost(self, pool: LostPool, since_s: float) -> bool:
         if self._is_gone(pool):
             return True
-        beat, since = self._beats.get(pool.id, (-1, now))
+        beat, silent_s = self._beats.get(pool.id, (-1, 0.0))
         if pool.beat != beat:
-            self._beats[pool.id] = (pool.beat, now)
+            self._beats[pool.id] = (pool.beat, 0.0)
             return False
-        return now - since > pool.lease_s
+        silent_s += min(since_s, max(2 * PERIOD_S, pool.lease_s / 3))
+        self._beats[pool.id] = (beat, silent_s)
+        return silent_s > pool.lease_s
 
     def _is_gone(self, pool: LostPool) -> bool:
         if pool.boot == self._boot:

@@ -1,0 +1,89 @@
+"""When a pool of another host counts as lost."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from covey.engine.engine import Engine
+from covey.errors import StoreError
+from covey.log import Log
+from covey.pool import neighbours
+from covey.pool.neighbours import Neighbours
+from covey.testing import HandPool
+from covey.testing.factories import pool_info
+
+LEASE_S = 30.0
+
+
+class Ticker:
+    """A monotonic clock that moves when told."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def backend() -> str:
+    return "memory"
+
+
+@pytest.fixture
+def ticker(monkeypatch: pytest.MonkeyPatch) -> Ticker:
+    ticker = Ticker()
+    monkeypatch.setattr(neighbours, "time", SimpleNamespace(monotonic=ticker.monotonic))
+    return ticker
+
+
+@pytest.fixture
+def watcher(engine: Engine) -> Neighbours:
+    return Neighbours(engine, engine.database_id, Log("watcher", quiet=True))
+
+
+def far(engine: Engine) -> HandPool:
+    return HandPool(engine, pool_info("far", host="far", boot="another:1", lease_s=LEASE_S))
+
+
+def watch(watcher: Neighbours, ticker: Ticker, seconds: float) -> None:
+    for _ in range(int(seconds * 2)):
+        ticker.now += 0.5
+        watcher.look(me=None)
+
+
+def test_a_pool_is_lost_once_its_beat_was_seen_to_stand_still_for_a_lease(
+    engine: Engine, watcher: Neighbours, ticker: Ticker
+) -> None:
+    far(engine)
+    watcher.look(me=None)
+    watch(watcher, ticker, LEASE_S)
+    assert len(engine.pools()) == 1
+    watch(watcher, ticker, 1)
+    assert engine.pools() == []
+
+
+def test_after_an_outage_of_the_store_the_others_have_time_to_beat_again(
+    engine: Engine, watcher: Neighbours, ticker: Ticker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could beat meanwhile: the first pool that is back must not give up all the rest."""
+    other = far(engine)
+    watcher.look(me=None)
+    watch(watcher, ticker, 5)
+    with monkeypatch.context() as patch:
+
+        def away() -> None:
+            raise StoreError("the server is away")
+
+        patch.setattr(engine, "pools", away)
+        for _ in range(20):
+            ticker.now += LEASE_S
+            with pytest.raises(StoreError):
+                watcher.look(me=None)
+    watch(watcher, ticker, 10)
+    other.beat()
+    watch(watcher, ticker, LEASE_S)
+    assert len(engine.pools()) == 1
+    watch(watcher, ticker, LEASE_S)
+    assert engine.pools() == []
