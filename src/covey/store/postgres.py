@@ -39,6 +39,8 @@ BATCH = 500  # rows of one statement
 # Statistics lag behind a queue by nature: empty now, a million rows in a minute. The indexes are always right, and read
 # in order they skip what is known to be dead; a bitmap of them would not.
 HINT = "set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
+# As the server has it (a replica may have to confirm), but never off: what is acknowledged is on disk.
+SYNCHRONOUS = "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')"
 PASSING = (
     pg.SerializationFailure,
     pg.DeadlockDetected,
@@ -201,8 +203,8 @@ class Postgres:
             # A writer that is frozen (SIGSTOP, a lost host) must not hold its locks for ever.
             "set_config('idle_in_transaction_session_timeout', '30000', true)",
         ]
-        if not self._durable:
-            settings.append("set_config('synchronous_commit', 'off', true)")
+        commit = SYNCHRONOUS if self._durable else "'off'"
+        settings.append(f"set_config('synchronous_commit', {commit}, true)")
         return f"begin; select {', '.join(settings)}; select {lock}({self._target.lock})"
 
     def _begin(self, text: str) -> None:
