@@ -44,3 +44,18 @@ def test_full_durability_is_never_less_than_a_synchronous_commit(
     finally:
         with own_server.admin() as db:
             db.execute("alter role covey reset synchronous_commit")
+
+
+def test_a_session_on_a_server_that_cannot_be_written_to_is_given_up_so_that_the_next_may_be_elsewhere(
+    own_server: Server, url: str, opened: Callable[[str], Engine]
+) -> None:
+    """As after a failover, when the old server goes on as a standby and the URL names both."""
+    opened(url).enqueue([command()])
+    with own_server.admin() as db:
+        db.execute("alter role covey set default_transaction_read_only = on")
+        standby = opened(url)
+        db.execute("alter role covey reset default_transaction_read_only")
+    with pytest.raises(StoreError, match="a standby"):
+        standby.enqueue([command()])
+    (made,) = standby.enqueue([command()])
+    assert standby.job(made.id).state == "pending"

@@ -362,6 +362,7 @@ class Postgres:
         if self._is_lost() or isinstance(error, PASSING):
             return Undone(said)
         if isinstance(error, pg.ReadOnlySqlTransaction):
+            self._drop()  # after a failover another host of the URL may be the one to write to
             return StoreError(f"{said}; the server is read-only: a standby, or in recovery")
         if isinstance(error, pg.InsufficientPrivilege):
             return StoreError(f"{said}; grant this user the rights, or use another one")
