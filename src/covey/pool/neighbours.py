@@ -8,12 +8,14 @@ could beat, and the first one back must not give up all the others.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
 from ..core.model import LostPool
 from ..core.ports import Source
 from ..env import alive, boot, hostname, start_ticks
+from ..errors import Busy
 from ..log import Log
 from ..worker import cgroup, family
 
@@ -39,8 +41,9 @@ class Neighbours:
         since_s, self._looked_at = now - self._looked_at, now
         for pool in pools:
             if pool.id != me and self._is_lost(pool, since_s):
-                jobs, killed = self.reap(pool)
-                self._log.reaped(pool.id, jobs, killed)
+                with contextlib.suppress(Busy):  # the next look tries again
+                    jobs, killed = self.reap(pool)
+                    self._log.reaped(pool.id, jobs, killed)
         self._look_for_orphans(now)
 
     def gone(self) -> list[LostPool]:
@@ -76,7 +79,8 @@ class Neighbours:
         for pool, since in self._orphans.items():
             if now - since > self._source.settings()["lock_lease_seconds"]:
                 killed = family.kill_marked(f"{self._database_id}:{pool}:")
-                self._log.reaped(pool, self._source.reap(pool, -1), killed)
+                with contextlib.suppress(Busy):
+                    self._log.reaped(pool, self._source.reap(pool, -1), killed)
 
     def _is_lost(self, pool: LostPool, since_s: float) -> bool:
         if self._is_gone(pool):

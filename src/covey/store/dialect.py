@@ -34,7 +34,7 @@ class Dialect(Protocol):
 
         ``marked``: leaves a mark by which a commit whose answer was lost is known; without it the caller must cope.
         ``alone``: no other transaction writes meanwhile, whatever the database.
-        ``wait_s``: for how long it waits for somebody's lock, where others would wait behind it.
+        ``wait_s``: for how long it waits for somebody's lock, where others would wait behind it; then it raises Busy.
         Raises Undone when the database gave it up and the same again may well succeed.
         """
         ...

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib.resources import files
 
 from ..env import failpoint
-from ..errors import SchemaError, Undone
+from ..errors import Busy, SchemaError, Undone
 from .dialect import Dialect
 
 WAIT_S = 1.0  # for a lock; twice that, for the queue's and for a table's, is the longest that others are held up
@@ -68,7 +68,7 @@ def migrate(db: Dialect, *, database_id: str, now: int, say: Callable[[str], Non
                 if number > found and _apply(db, number, script, newest=max(todo), made=(database_id, now)):
                     applied.append(number)
                 break
-            except Undone as error:
+            except (Busy, Undone) as error:
                 if pause_s is None:
                     raise Undone(f"{error}; step {number:04} was not begun, {LOCKED}") from None
                 say(f"{error}; trying again in {pause_s:g} s")

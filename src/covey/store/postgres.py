@@ -20,7 +20,7 @@ import psycopg
 from psycopg import errors as pg
 
 from ..env import failpoint
-from ..errors import SchemaError, StoreError, Undone, Unknown
+from ..errors import Busy, SchemaError, StoreError, Undone, Unknown
 from .bulk import Insert, insert_of, placeholders
 from .dialect import Listener, Params
 from .listening import Ears
@@ -68,6 +68,7 @@ class Postgres:
         self._db: psycopg.Connection[tuple[Any, ...]] | None = None
         self._opening: str | None = None  # what the first statement of the transaction must be preceded by
         self._inside = False
+        self._brief = False  # who waits for a lock would rather hear of it soon
         self._offset = 0.0
         self._sampled_at = -CLOCK_LASTS_S
         self._durable = True
@@ -82,6 +83,7 @@ class Postgres:
         with self._lock:
             self._refuse_other_process()
             self._begin(self._begin_text(alone, self._timeout_s if wait_s is None else wait_s))
+            self._brief = wait_s is not None
             try:
                 failpoint("store.after_begin")
                 yield
@@ -91,7 +93,7 @@ class Postgres:
                 self._rollback()
                 raise
             finally:
-                self._inside, self._opening = False, None
+                self._inside, self._opening, self._brief = False, None, False
         failpoint("store.after_commit")
 
     @contextlib.contextmanager
@@ -359,6 +361,8 @@ class Postgres:
     def _explained(self, error: psycopg.Error) -> StoreError:
         """The server's error as one line that says what, which, what now."""
         said = f"{self.url}: {first_line(error)}"
+        if self._brief and isinstance(error, pg.LockNotAvailable):
+            return Busy(said)
         if self._is_lost() or isinstance(error, PASSING):
             return Undone(said)
         if isinstance(error, pg.ReadOnlySqlTransaction):
