@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from ..env import start_ticks
 from ..worker import family
@@ -19,6 +20,7 @@ from .pools import RunningPool, Yard
 from .until import until
 
 PROGRAMS = ("ip", "unshare", "hostname")
+NAME = re.compile(r"cv(\d+)[a-z]+\d*")  # the pid of the test run, then what it is
 
 
 def missing() -> str | None:
@@ -139,17 +141,11 @@ def _ip(*words: str) -> str:
 
 
 def _sweep() -> None:
-    """What test runs that were killed have left."""
-    for kind, name in _ours():
-        pid = int("".join(letter for letter in name[2:].partition("b")[0].partition("h")[0] if letter.isdigit()))
-        if start_ticks(pid) is None:
-            with contextlib.suppress(AssertionError):
-                _ip(kind, "del", name)
-
-
-def _ours() -> Iterator[tuple[str, str]]:
+    """What test runs that were killed have left is gone; those that run beside us keep theirs."""
     for kind in ("netns", "link"):
         for entry in json.loads(_ip("-json", kind, "list") or "[]"):
             name = entry.get("name") or entry.get("ifname") or ""
-            if name.startswith("cv") and name[2:3].isdigit():
-                yield kind, name
+            ours = NAME.fullmatch(name)
+            if ours and start_ticks(int(ours[1])) is None:
+                with contextlib.suppress(AssertionError):
+                    _ip(kind, "del", name)
