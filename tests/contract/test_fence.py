@@ -41,6 +41,19 @@ def test_a6_a_stale_report_of_a_pool_with_the_same_name_leaves_the_row_as_it_is(
     assert (engine.job(made.id), engine.history(made.id)) == before
 
 
+@pytest.mark.parametrize("outcome", LATE)
+def test_a_report_with_the_right_fence_from_a_pool_that_does_not_hold_the_job_is_refused(
+    engine: Engine, outcome: str
+) -> None:
+    """A replica that took over may have given the same id and the same fence to another job."""
+    (made,) = engine.enqueue([command()])
+    holder, other = HandPool(engine), HandPool(engine)
+    claim = holder.claim_one()
+    before = engine.job(made.id), engine.history(made.id)
+    assert other.report(claim, outcome, **LATE[outcome]).refused == [Held(claim.id, claim.fence)]
+    assert (engine.job(made.id), engine.history(made.id)) == before
+
+
 def test_a6_a_stale_claim_in_the_held_list_of_a_beat_is_not_taken_for_the_new_one(engine: Engine) -> None:
     """The answer with the second claim was lost: all that the pool knows of is the first."""
     (made,) = engine.enqueue([command()])

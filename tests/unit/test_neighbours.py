@@ -1,85 +1,89 @@
-"""When a pool that cannot be seen is given up."""
+"""When a pool of another host counts as lost."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from covey.core.model import LostPool
+from covey.engine.engine import Engine
+from covey.errors import StoreError
 from covey.log import Log
 from covey.pool import neighbours
 from covey.pool.neighbours import Neighbours
+from covey.testing import HandPool
+from covey.testing.factories import pool_info
 
 LEASE_S = 30.0
 
 
-class Elsewhere:
-    """A queue with one pool of another host, which has beaten once."""
+class Ticker:
+    """A monotonic clock that moves when told."""
 
-    database_id = "d"
+    now = 1000.0
 
-    def __init__(self) -> None:
-        self.beat = 1
-        self.away = False
-        self.reaped: list[int] = []
-
-    def pools(self) -> list[LostPool]:
-        if self.away:
-            raise OSError("away")
-        return [LostPool(7, "elsewhere", "another:1", 1, 1, self.beat, LEASE_S, None)]
-
-    def orphaned_pools(self) -> list[int]:
-        return []
-
-    def reap(self, pool: int, beat: int) -> int:
-        self.reaped.append(pool)
-        return 0
+    def monotonic(self) -> float:
+        return self.now
 
 
-class Watch:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        monkeypatch.setattr(neighbours.time, "monotonic", lambda: self.now)
-        self.source = Elsewhere()
-        self.watcher = Neighbours(self.source, "d", Log("test", quiet=True))  # type: ignore[arg-type]
-
-    def looks(self, seconds: float) -> list[int]:
-        """Twice a second for that long; who was given up so far."""
-        for _ in range(int(seconds * 2)):
-            self.now += 0.5
-            self.watcher.look(me=1)
-        return self.source.reaped
+@pytest.fixture
+def backend() -> str:
+    return "memory"
 
 
-def test_a_pool_that_is_silent_for_a_lease_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch(monkeypatch)
-    assert watch.looks(LEASE_S) == []
-    assert watch.looks(2) == [7]
+@pytest.fixture
+def ticker(monkeypatch: pytest.MonkeyPatch) -> Ticker:
+    ticker = Ticker()
+    monkeypatch.setattr(neighbours, "time", SimpleNamespace(monotonic=ticker.monotonic))
+    return ticker
 
 
-def test_a_pool_that_beats_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch(monkeypatch)
-    for _ in range(5):
-        watch.source.beat += 1
-        assert watch.looks(LEASE_S - 1) == []
+@pytest.fixture
+def watcher(engine: Engine) -> Neighbours:
+    return Neighbours(engine, engine.database_id, Log("watcher", quiet=True))
 
 
-def test_an_outage_of_the_store_longer_than_the_lease_is_nobody_s_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch(monkeypatch)
-    watch.looks(5)
-    watch.source.away = True
-    for _ in range(100):
-        watch.now += 1
-        with pytest.raises(OSError, match="away"):
-            watch.watcher.look(me=1)
-    watch.source.away = False
-    assert watch.looks(5) == []
-    watch.source.beat += 1
-    assert watch.looks(LEASE_S) == []
-    assert watch.looks(2) == [7]
+def far(engine: Engine) -> HandPool:
+    return HandPool(engine, pool_info("far", host="far", boot="another:1", lease_s=LEASE_S))
 
 
-def test_nor_is_a_long_sleep_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch(monkeypatch)
-    watch.looks(5)
-    watch.now += 1000
-    assert watch.looks(5) == []
+def watch(watcher: Neighbours, ticker: Ticker, seconds: float) -> None:
+    for _ in range(int(seconds * 2)):
+        ticker.now += 0.5
+        watcher.look(me=None)
+
+
+def test_a_pool_is_lost_once_its_beat_was_seen_to_stand_still_for_a_lease(
+    engine: Engine, watcher: Neighbours, ticker: Ticker
+) -> None:
+    far(engine)
+    watcher.look(me=None)
+    watch(watcher, ticker, LEASE_S)
+    assert len(engine.pools()) == 1
+    watch(watcher, ticker, 1)
+    assert engine.pools() == []
+
+
+def test_after_an_outage_of_the_store_the_others_have_time_to_beat_again(
+    engine: Engine, watcher: Neighbours, ticker: Ticker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could beat meanwhile: the first pool that is back must not give up all the rest."""
+    other = far(engine)
+    watcher.look(me=None)
+    watch(watcher, ticker, 5)
+    with monkeypatch.context() as patch:
+
+        def away() -> None:
+            raise StoreError("the server is away")
+
+        patch.setattr(engine, "pools", away)
+        for _ in range(20):
+            ticker.now += LEASE_S
+            with pytest.raises(StoreError):
+                watcher.look(me=None)
+    watch(watcher, ticker, 10)
+    other.beat()
+    watch(watcher, ticker, LEASE_S)
+    assert len(engine.pools()) == 1
+    watch(watcher, ticker, LEASE_S)
+    assert engine.pools() == []

@@ -39,7 +39,7 @@ def migrate(json: Json = False, db: Db = None) -> None:
 
     dialect = open_dialect(database(db))
     try:
-        applied = migrations.migrate(dialect, database_id=env.new_database_id(), now=env.now())
+        applied = migrations.migrate(dialect, database_id=env.new_database_id(), now=env.now(), say=note)
         schema = migrations.current(dialect)
     finally:
         dialect.close()

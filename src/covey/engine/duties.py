@@ -15,10 +15,15 @@ from .trees import Trees
 
 BATCH = 1000
 PERIOD = 30 * SECOND
+REAP_WAIT_S = 0.2  # a pool that waits for a lock takes no turns meanwhile
 
 
 def reap(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Random) -> int:
-    """Everything that a lost pool held is pending again or released, at no cost. 0 if it lives after all."""
+    """Everything that a lost pool held is pending again or released, at no cost. 0 if it lives after all.
+
+    Busy if its last transaction is still open: of a host that was cut off in the middle of a turn, until the server
+    ends that session.
+    """
     reaped = 0
     while (page := _reap_page(store, pool, beat, clock, rng)) is not None:
         reaped += page
@@ -33,7 +38,7 @@ def reap(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Rand
 @repeated
 def _reap_page(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Random) -> int | None:
     """How many jobs were handed back; None if the pool lives."""
-    with writing(store):
+    with writing(store, wait_s=REAP_WAIT_S):
         now = clock()
         last = store.value("pool_beat", pool=pool)
         if last is not None and last != beat:

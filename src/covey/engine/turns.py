@@ -176,7 +176,7 @@ class Turns:
         if not turn.reports:
             return 0
         reports = [storable(report) for report in _first_of_each(turn.reports)]
-        done = self._complete_plain([report for report in reports if _is_plain(report)], trees)
+        done = self._complete_plain(turn.pool, [report for report in reports if _is_plain(report)], trees)
         others = [report for report in reports if report.id not in done]
         if not others:
             return len(done)
@@ -186,11 +186,11 @@ class Turns:
             self._apply_one(report, rows.get(report.id), turn.pool, reply, trees) for report in others
         )
 
-    def _complete_plain(self, reports: list[Report], trees: Trees) -> set[int]:
+    def _complete_plain(self, pool: int, reports: list[Report], trees: Trees) -> set[int]:
         """Successes without children or output, all at once: the rules make each COMPLETED, the fence guards them."""
         if not reports:
             return set()
-        done, kin = self.store.complete(reports, trees.now)
+        done, kin = self.store.complete(pool, reports, trees.now)
         if results := [report for report in reports if report.result is not None and report.id in done]:
             self.store.set_results(results)
         trees.completed(kin)
@@ -199,7 +199,7 @@ class Turns:
     def _apply_one(self, report: Report, row: Row | None, pool: int, reply: Reply, trees: Trees) -> bool:
         """Whether the report moved its job."""
         now = trees.now
-        if row is None or report.fence != row.fence:
+        if row is None or report.fence != row.fence or (row.state == "processing" and row.pool != pool):
             if row is None or not self._release(row, pool, report, trees):
                 reply.refused.append(Held(report.id, report.fence))
             return False

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ..core.model import Held, PoolEvent, Reply, Report, Turn, Want, WorkerState
 from ..core.ports import Source
-from ..errors import CoveyError
+from ..errors import CoveyError, SchemaError
 from ..log import Log
 from .neighbours import Neighbours
 from .types import Types
@@ -191,6 +191,8 @@ class Exchange:
             began = _boottime()
             try:
                 reply = self._source.turn(turn)
+            except SchemaError:
+                raise  # the queue was migrated, and this Covey does not fit any more: waiting mends nothing
             except (CoveyError, OSError) as error:
                 self._log.store_failed(error)
                 retry, unknown = turn.reports, True

@@ -2,32 +2,35 @@
 
 On this host a pool is lost when its process is gone; whatever still carries its mark, its zygote included, is killed
 first, so that nothing runs twice at a time. Elsewhere it is lost when its beat has not moved for a lease, on our own
-monotonic clock: no wall clock decides about leases.
+monotonic clock: no wall clock decides about leases. Only what we have watched counts: while the store was away nobody
+could beat, and the first one back must not give up all the others.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
 from ..core.model import LostPool
 from ..core.ports import Source
 from ..env import alive, boot, hostname, start_ticks
+from ..errors import Busy
 from ..log import Log
 from ..worker import cgroup, family
 
 PERIOD_S = 0.5
-AWAY_S = 3.0  # between two looks: longer, and the store must have been away, or we ourselves
+AWAY_S = 3.0
 
 
 class Neighbours:
     def __init__(self, source: Source, database_id: str, log: Log) -> None:
         self._source, self._database_id, self._log = source, database_id, log
         self._boot = boot()
-        self._beats: dict[int, tuple[int, float]] = {}
+        self._beats: dict[int, tuple[int, float]] = {}  # pool → beat, for how long we have seen it stand still
+        self._looked_at = 0.0
         self._orphans: dict[int, float] = {}  # struck off, but still named by jobs → since when we know
         self._next = 0.0
-        self._looked_at = time.monotonic()
 
     def look(self, *, me: int | None, force: bool = False) -> None:
         """Every lost pool but ``me`` has been reaped."""
@@ -36,20 +39,15 @@ class Neighbours:
             return
         self._next = now + PERIOD_S
         pools = self._source.pools()
-        self._forgive(now)
+        since_s, self._looked_at = now - self._looked_at, now
+        if since_s > AWAY_S:  # nobody could look, and nobody could be heard
+            self._orphans = {pool: since + since_s for pool, since in self._orphans.items()}
         for pool in pools:
-            if pool.id != me and self._is_lost(pool, now):
-                jobs, killed = self.reap(pool)
-                self._log.reaped(pool.id, jobs, killed)
+            if pool.id != me and self._is_lost(pool, since_s):
+                with contextlib.suppress(Busy):  # the next look tries again
+                    jobs, killed = self.reap(pool)
+                    self._log.reaped(pool.id, jobs, killed)
         self._look_for_orphans(now)
-
-    def _forgive(self, now: float) -> None:
-        """Time in which we could not look does not count: if the store was away, nobody could beat either."""
-        away_s = now - self._looked_at
-        self._looked_at = now
-        if away_s > AWAY_S:
-            self._beats = {pool: (beat, since + away_s) for pool, (beat, since) in self._beats.items()}
-            self._orphans = {pool: since + away_s for pool, since in self._orphans.items()}
 
     def gone(self) -> list[LostPool]:
         """Pools of this host whose process is gone: of those we are sure at once."""
@@ -84,16 +82,19 @@ class Neighbours:
         for pool, since in self._orphans.items():
             if now - since > self._source.settings()["lock_lease_seconds"]:
                 killed = family.kill_marked(f"{self._database_id}:{pool}:")
-                self._log.reaped(pool, self._source.reap(pool, -1), killed)
+                with contextlib.suppress(Busy):
+                    self._log.reaped(pool, self._source.reap(pool, -1), killed)
 
-    def _is_lost(self, pool: LostPool, now: float) -> bool:
+    def _is_lost(self, pool: LostPool, since_s: float) -> bool:
         if self._is_gone(pool):
             return True
-        beat, since = self._beats.get(pool.id, (-1, now))
+        beat, silent_s = self._beats.get(pool.id, (-1, 0.0))
         if pool.beat != beat:
-            self._beats[pool.id] = (pool.beat, now)
+            self._beats[pool.id] = (pool.beat, 0.0)
             return False
-        return now - since > pool.lease_s
+        silent_s += min(since_s, max(2 * PERIOD_S, pool.lease_s / 3))
+        self._beats[pool.id] = (beat, silent_s)
+        return silent_s > pool.lease_s
 
     def _is_gone(self, pool: LostPool) -> bool:
         if pool.boot == self._boot:

@@ -1,13 +1,23 @@
-"""Forward migrations, numbered. One transaction each, so a crash in the middle leaves the step before."""
+"""Forward migrations, numbered. One transaction each, so a crash in the middle leaves the step before.
+
+Pools that run while their queue is migrated go on with the statements of the release before. So a step either keeps
+those valid and their effect right, or it renames what it changes: then they fail, and such a pool stops.
+"""
 
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from importlib.resources import files
 
 from ..env import failpoint
-from ..errors import SchemaError
+from ..errors import Busy, SchemaError, Undone
 from .dialect import Dialect
+
+WAIT_S = 1.0  # for a lock; twice that, for the queue's and for a table's, is the longest that others are held up
+PAUSES_S = (0.5, 1.0, 2.0, 4.0)
+LOCKED = "and nothing was changed; end long transactions (pg_stat_activity names them), then try again"
 
 
 def steps(dialect: str) -> dict[int, str]:
@@ -42,26 +52,43 @@ def check(found: int, wanted: int, url: str) -> None:
         raise SchemaError(f"{url} has schema {found}, this Covey needs {wanted}; run `covey db migrate`")
 
 
-def migrate(db: Dialect, *, database_id: str, now: int) -> list[int]:
-    """The schema is the newest; the numbers that were applied. Of two processes one applies, one finds it done."""
+def migrate(db: Dialect, *, database_id: str, now: int, say: Callable[[str], None] = lambda text: None) -> list[int]:
+    """The schema is the newest; the numbers that were applied. Of two processes one applies, one finds it done.
+
+    Whoever wants to write waits behind a step that waits for somebody's lock. So it waits briefly, and lets the others
+    pass before it tries again.
+    """
     todo = steps(db.name)
-    applied = []
     if (found := current(db)) > max(todo):
         check(found, max(todo), db.url)  # before anything is written
+    applied = []
     for number, script in todo.items():
-        with db.transaction(alone=True, marked=False):
-            found = current(db)
-            if found > max(todo):
-                check(found, max(todo), db.url)
-            if found >= number:
-                continue
-            failpoint("migrate.before_script")
-            db.script(script)
-            failpoint("migrate.after_script")
-            if number == 1:
-                made = f'insert into {db.prefix}meta ("only", database_id, schema, created_at) values (1, :id, 1, :now)'
-                db.query(made, {"id": database_id, "now": now})
-            else:
-                db.query(f"update {db.prefix}meta set schema = :number", {"number": number})
-            applied.append(number)
+        for pause_s in (*PAUSES_S, None):
+            try:
+                if number > found and _apply(db, number, script, newest=max(todo), made=(database_id, now)):
+                    applied.append(number)
+                break
+            except (Busy, Undone) as error:
+                if pause_s is None:
+                    raise Undone(f"{error}; step {number:04} was not begun, {LOCKED}") from None
+                say(f"{error}; trying again in {pause_s:g} s")
+                time.sleep(pause_s)
     return applied
+
+
+def _apply(db: Dialect, number: int, script: str, *, newest: int, made: tuple[str, int]) -> bool:
+    """The step is in the database. False if somebody else has done it."""
+    with db.transaction(alone=True, marked=False, wait_s=WAIT_S):
+        if (found := current(db)) > newest:
+            check(found, newest, db.url)
+        if found >= number:
+            return False
+        failpoint("migrate.before_script")
+        db.script(script)
+        failpoint("migrate.after_script")
+        if number == 1:
+            insert = f'insert into {db.prefix}meta ("only", database_id, schema, created_at) values (1, :id, 1, :now)'
+            db.query(insert, {"id": made[0], "now": made[1]})
+        else:
+            db.query(f"update {db.prefix}meta set schema = :number", {"number": number})
+    return True

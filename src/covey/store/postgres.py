@@ -21,7 +21,7 @@ import psycopg
 from psycopg import errors as pg
 
 from ..env import failpoint
-from ..errors import SchemaError, StoreError, Undone, Unknown
+from ..errors import Busy, SchemaError, StoreError, Undone, Unknown
 from . import planned
 from .bulk import Insert, answers, insert_of, placeholders
 from .dialect import Listener, Params
@@ -42,6 +42,8 @@ BATCH = 500  # rows of one statement
 # in order they skip what is known to be dead; a bitmap of them would not.
 HINT = "set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
 RING = "select pg_notify(:channel, :who)"
+# As the server has it (a replica may have to confirm), but never off: what is acknowledged is on disk.
+SYNCHRONOUS = "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')"
 PASSING = (
     pg.SerializationFailure,
     pg.DeadlockDetected,
@@ -72,6 +74,7 @@ class Postgres:
         self._begun = False  # whether the server knows of the transaction
         self._unsent: list[str] = []  # what travels with the next message
         self._hints: list[str] = []  # what travels behind the COMMIT
+        self._brief = False  # who waits for a lock would rather hear of it soon
         self._offset = 0.0
         self._sampled_at = -CLOCK_LASTS_S
         self._durable = True
@@ -82,10 +85,11 @@ class Postgres:
     # ── the Dialect ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextlib.contextmanager
-    def transaction(self, *, marked: bool = True, alone: bool = False) -> Iterator[None]:
+    def transaction(self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None) -> Iterator[None]:
         with self._lock:
             self._refuse_other_process()
-            self._begin(self._begin_text(alone))
+            self._begin(self._begin_text(alone, self._timeout_s if wait_s is None else wait_s))
+            self._brief = wait_s is not None
             try:
                 failpoint("store.after_begin")
                 yield
@@ -95,7 +99,7 @@ class Postgres:
                 self._rollback()
                 raise
             finally:
-                self._inside = False
+                self._inside, self._brief = False, False
         failpoint("store.after_commit")
 
     def express(self, sql: str, params: Params, hint: tuple[str, Params]) -> int | None:
@@ -103,7 +107,7 @@ class Postgres:
             self._refuse_other_process()
             self._connect(PATIENCE_S)
             token = _token_of(self.now(), os.urandom(10))
-            begin = self._begin_text(alone=False)
+            begin = self._begin_text(False, self._timeout_s)
             written, told = (
                 self._bound(placeholders(sql), {**params, "token": token}),
                 self._bound(placeholders(hint[0]), hint[1]),
@@ -255,17 +259,17 @@ class Postgres:
 
     # ── transactions ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _begin_text(self, alone: bool) -> str:
+    def _begin_text(self, alone: bool, wait_s: float) -> str:
         """Every writer holds the queue's lock together with the others, unless it must be alone."""
         lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
         settings = [
             HINT,
-            f"set_config('lock_timeout', '{int(self._timeout_s * 1000)}', true)",
+            f"set_config('lock_timeout', '{int(wait_s * 1000)}', true)",
             # A writer that is frozen (SIGSTOP, a lost host) must not hold its locks for ever.
             "set_config('idle_in_transaction_session_timeout', '30000', true)",
         ]
-        if not self._durable:
-            settings.append("set_config('synchronous_commit', 'off', true)")
+        commit = SYNCHRONOUS if self._durable else "'off'"
+        settings.append(f"set_config('synchronous_commit', {commit}, true)")
         return f"begin; select {', '.join(settings)}; select {lock}({self._target.lock})"
 
     def _begin(self, text: str) -> None:
@@ -432,14 +436,17 @@ class Postgres:
     def _explained(self, error: psycopg.Error) -> StoreError:
         """The server's error as one line that says what, which, what now."""
         said = f"{self.url}: {first_line(error)}"
+        if self._brief and isinstance(error, pg.LockNotAvailable):
+            return Busy(said)
         if self._is_lost() or isinstance(error, PASSING):
             return Undone(said)
         if isinstance(error, pg.ReadOnlySqlTransaction):
+            self._drop()  # after a failover another host of the URL may be the one to write to
             return StoreError(f"{said}; the server is read-only: a standby, or in recovery")
         if isinstance(error, pg.InsufficientPrivilege):
             return StoreError(f"{said}; grant this user the rights, or use another one")
         if isinstance(error, pg.UndefinedTable | pg.UndefinedColumn | pg.InvalidSchemaName):
-            return SchemaError(f"{said}; run `covey db migrate`")
+            return SchemaError(f"{said}; these are not the tables of this Covey: upgrade it, or run `covey db migrate`")
         return StoreError(said)
 
 

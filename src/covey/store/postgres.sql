@@ -128,7 +128,7 @@ update {jobs}
 set state = 'completed', pool = null, error = null, exit_code = done.exit_code, worker = done.worker,
     started_at = done.started_at, finished_at = :now, updated_at = :now, info = coalesce(done.info, {jobs}.info)
 from done
-where {jobs}.id = done.id and {jobs}.fence = done.fence and {jobs}.state = 'processing'
+where {jobs}.id = done.id and {jobs}.pool = :pool and {jobs}.fence = done.fence and {jobs}.state = 'processing'
 returning {jobs}.id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id)
 
 -- name: insert_express

@@ -192,13 +192,13 @@ class Store(Families):
             info=report.info if report else None,
         )
 
-    def complete(self, reports: Sequence[Report], now: int) -> tuple[set[int], list[Done]]:
+    def complete(self, pool: int, reports: Sequence[Report], now: int) -> tuple[set[int], list[Done]]:
         """The plain successes of a turn, in one statement.
 
         The ids of those that were still the reporter's to end; and of these the ones whose family must know.
         """
         done = [(r.id, r.fence, r.worker, r.started_at, r.exit_code, r.info) for r in reports]
-        rows = self.ask("complete", done=json_text(done), now=now)
+        rows = self.ask("complete", pool=pool, done=json_text(done), now=now)
         kin = [Done(*row) for row in rows if row[1] is not None or row[3] is not None or row[4]]
         return {row[0] for row in rows}, kin
 

@@ -41,24 +41,39 @@ def given() -> str | None:
 
 
 class Server:
-    """``url()`` names a queue in it. Listens on a socket and on loopback."""
+    """``url()`` names a queue in it. Listens on a socket and on loopback; to a ``network`` too: address, range."""
 
-    def __init__(self, *, fast: bool = True, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, *, fast: bool = True, options: tuple[str, ...] = (), network: tuple[str, str] | None = None
+    ) -> None:
         self.directory = tempfile.mkdtemp(prefix="covey-pg-", dir=_short_temp())
         self.data = os.path.join(self.directory, "data")
         self.port = _free_port()
         self._options = [*(FAST if fast else ()), *options]
+        self._addresses = ["127.0.0.1", *([network[0]] if network else ())]
         self._user = _unprivileged() if os.getuid() == 0 else None
         self._bin = _programs(self._user, self.directory)
         if self._user is not None:
             os.chmod(self.directory, 0o755)
             os.chown(self.directory, self._user, -1)
         self._run("initdb", "-D", self.data, "-U", "covey", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        if network:
+            with open(os.path.join(self.data, "pg_hba.conf"), "a") as rules:
+                rules.write(f"host all all {network[1]} trust\n")
         self.start()
 
     def start(self) -> None:
         """Not as a child of ours: tests count their children."""
-        options = ["-k", self.directory, "-h", "127.0.0.1", "-p", str(self.port), "-c", "max_connections=200"]
+        options = [
+            "-k",
+            self.directory,
+            "-h",
+            ",".join(self._addresses),
+            "-p",
+            str(self.port),
+            "-c",
+            "max_connections=200",
+        ]
         options += ["-c", "log_min_messages=fatal", *self._options]
         self._run("pg_ctl", "start", "-w", "-t", "60", "-D", self.data, "-o", shlex.join(options))
 
@@ -141,6 +156,23 @@ class Schema:
         with self._server.admin() as db:
             db.execute(EMPTY.replace("SCHEMA", self._name).encode())
         return url
+
+
+def dump(admin_url: str, schema: str) -> bytes:
+    """What pg_dump says of one queue."""
+    return _client("pg_dump", "--schema", schema, "--dbname", admin_url)
+
+
+def load(admin_url: str, dumped: bytes) -> None:
+    """psql has carried out all of a dump."""
+    _client("psql", "--quiet", "--no-psqlrc", "--set", "ON_ERROR_STOP=1", "--dbname", admin_url, given=dumped)
+
+
+def _client(program: str, *args: str, given: bytes = b"") -> bytes:
+    done = subprocess.run([os.path.join(_programs(None, ""), program), *args], input=given, capture_output=True)
+    if done.returncode:
+        raise AssertionError(f"{program} failed: {done.stderr.decode(errors='replace')}")
+    return done.stdout
 
 
 def a_server() -> Server | Given:
