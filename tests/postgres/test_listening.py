@@ -14,6 +14,7 @@ import pytest
 
 from covey.engine.engine import Engine
 from covey.store.listening import Ears
+from covey.store.postgres import Postgres
 from covey.store.target import Target
 from covey.testing import HandPool, command, until
 from covey.testing.faults import failpoint
@@ -46,6 +47,20 @@ def heard(url: str, server: Server) -> Iterator[Callable[[], list[str]]]:
             return [notice.payload for notice in db.notifies(timeout=0.3)]
 
         yield heard
+
+
+@pytest.fixture
+def sent(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every message to the server, from now on."""
+    texts: list[str] = []
+    send = Postgres._run_all
+
+    def noted(self: Postgres, text: str, params: Any) -> Any:
+        texts.append(text)
+        return send(self, text, params)
+
+    monkeypatch.setattr(Postgres, "_run_all", noted)
+    return texts
 
 
 def backend(ears: Ears) -> int:
@@ -220,12 +235,20 @@ def test_one_wake_up_per_enqueue_and_none_into_a_backlog(engine: Engine, heard: 
     assert heard() == ["pool"]  # its pool may be asleep
 
 
-def test_a_wake_up_comes_after_the_commit_not_with_it(engine: Engine, heard: Callable[[], list[str]]) -> None:
-    """Whoever dies between the two has enqueued, and nobody was woken: looking finds it."""
-    with failpoint("enqueue.after_commit", "raise"), pytest.raises(OSError, match="failpoint"):
+def test_without_the_commit_nobody_is_woken(engine: Engine, heard: Callable[[], list[str]]) -> None:
+    with failpoint("enqueue.before_commit", "raise"), pytest.raises(OSError, match="failpoint"):
         engine.enqueue([command()])
     assert heard() == []
-    assert HandPool(engine).claim_one()
+
+
+def test_a_wake_up_travels_behind_the_commit_and_not_in_the_transaction(engine: Engine, sent: list[str]) -> None:
+    """Inside it all commits that notify would wait for each other."""
+    engine.enqueue([command()])
+    engine.enqueue([command()])
+    told = [text for text in sent if "ring_unless_backlog" in text or "pg_notify" in text]
+    assert len(told) == 2
+    for text in told:
+        assert text.rindex("commit;") < max(text.rfind("ring_unless_backlog"), text.rfind("pg_notify"))
 
 
 def test_whoever_waits_for_an_end_is_woken(engine: Engine, opened: Open, ears: Ears) -> None:

@@ -118,7 +118,7 @@ select t.id, t.fence, t.task, t.kind, t.attempts, t.max_attempts, t.timeout_s, t
 from taken t order by t.priority desc, t.seq, t.id
 
 -- name: complete
--- Ordered by id, as every set of rows is locked here.
+-- By id: `coalesce` keeps the planner from looking through all that the pool holds.
 with done as (
     select (report ->> 0)::bigint as id, (report ->> 1)::bigint as fence, report ->> 2 as worker,
            (report ->> 3)::bigint as started_at, (report ->> 4)::integer as exit_code, report ->> 5 as info
@@ -128,7 +128,7 @@ update {jobs}
 set state = 'completed', pool = null, error = null, exit_code = done.exit_code, worker = done.worker,
     started_at = done.started_at, finished_at = :now, updated_at = :now, info = coalesce(done.info, {jobs}.info)
 from done
-where {jobs}.id = done.id and {jobs}.pool = :pool and {jobs}.fence = done.fence and {jobs}.state = 'processing'
+where {jobs}.id = done.id and coalesce({jobs}.pool, 0) = :pool and {jobs}.fence = done.fence and {jobs}.state = 'processing'
 returning {jobs}.id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id)
 
 -- name: insert_express

@@ -23,7 +23,7 @@ update {jobs}
 set state = 'completed', pool = null, error = null, exit_code = done.value ->> 4, worker = done.value ->> 2,
     started_at = done.value ->> 3, finished_at = :now, updated_at = :now, info = coalesce(done.value ->> 5, info)
 from json_each(:done) done
-where {jobs}.id = done.value ->> 0 and {jobs}.pool = :pool and {jobs}.fence = done.value ->> 1 and {jobs}.state = 'processing'
+where {jobs}.id = done.value ->> 0 and coalesce({jobs}.pool, 0) = :pool and {jobs}.fence = done.value ->> 1 and {jobs}.state = 'processing'
 returning id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id)
 
 -- name: promote

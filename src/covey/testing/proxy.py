@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import socket
 import threading
@@ -29,7 +30,8 @@ GREETED = ("server_version", "client_encoding", "standard_conforming_strings", "
 
 
 def is_commit(message: bytes) -> bool:
-    return message[:1] == b"Q" and message.rstrip(b"\0; ").lower().endswith(b"commit")
+    """Whether it ends a transaction well; a hint may travel behind the COMMIT."""
+    return message[:1] == b"Q" and re.search(rb"(^|; )commit(;|$)", message[5:].rstrip(b"\0; ").lower()) is not None
 
 
 def is_query(message: bytes) -> bool:
