@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 import covey
+from covey.compose import open_engine
 from covey.engine.engine import Engine
 from covey.store import statements
+from covey.store.planned import PLANNED
+from covey.testing import HandPool, command
 
 DIALECTS = ("sqlite", "postgres")
 SQL = {dialect: statements.load(dialect) for dialect in DIALECTS}
@@ -61,3 +65,14 @@ def test_tables_can_have_a_prefix_and_comments_are_gone() -> None:
     assert loaded["meta"] == "select database_id, schema, sealed from covey.meta"
     assert not any("{" in sql or "--" in sql for sql in loaded.values())
     assert loaded.keys() == SQL["sqlite"].keys()
+
+
+def test_postgresql_plans_the_short_statements_once(postgres_queue: Callable[[], str]) -> None:
+    engine = open_engine(postgres_queue())
+    try:
+        assert engine.store._calls.keys() == PLANNED.keys()
+        (made,) = engine.enqueue([command()])
+        (again,) = engine.enqueue([command()])  # in one message, now that the queue is known
+        assert [claim.id for claim in HandPool(engine).claim(5)] == [made.id, again.id]
+    finally:
+        engine.close()

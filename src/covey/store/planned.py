@@ -28,7 +28,7 @@ PLANNED: dict[str, tuple[dict[str, str], str]] = {
     ),
     "ring_unless_backlog": (
         {"channel": "text", "queue": "text", "kind": "text", "priority": "bigint", "fresh": "bigint"},
-        "a void",
+        "a text",
     ),
     "claim_lane": (
         {

@@ -181,7 +181,7 @@ j.id = any (array(select id from {jobs} where pool is not null and state = 'proc
 
 -- name: ring_unless_backlog
 -- After the commit: who has ten of the last thousand jobs still to choose from is awake anyway.
-select pg_notify(:channel, 'pool')
+select pg_notify(:channel, 'pool')::text
 where :fresh > (select count(*) from (select 1 from {jobs} where state = 'pending' and queue = :queue and kind = :kind
                                       and priority = :priority
                                       and seq > (select last_value from {jobs_id_seq}) - :fresh - 1000
