@@ -48,6 +48,7 @@ class Member:
         self.heard_at = 0.0  # its last sign of life, or when it was given something after that
         self.idle_until = 0.0  # it took nothing of what it was given: others are preferred until then
         self.jobs, self.far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.jobs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)  # else about 200 small jobs fill it
         self.jobs.setblocking(False)
         self.reports, self._far_reports = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.reports.setblocking(False)

@@ -118,18 +118,22 @@ class Store(Families):
     # ── locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def lock_queues(self) -> None:
-        if self.dialect.row_locks:
-            self.ask("lock_queues")
+        self._lock("lock_queues")
 
     def lock_trees(self, ids: Sequence[int]) -> None:
         """The roots of these jobs."""
-        if self.dialect.row_locks and ids:
-            self.ask("lock_trees", ids=json_text(ids))
+        if ids:
+            self._lock("lock_trees", ids=json_text(ids))
 
     def lock_families(self, ids: Sequence[int]) -> None:
         """The roots of those among these jobs that are not alone in the world."""
-        if self.dialect.row_locks and ids:
-            self.ask("lock_families", ids=json_text(ids))
+        if ids:
+            self._lock("lock_families", ids=json_text(ids))
+
+    def _lock(self, statement: str, **params: Any) -> None:
+        """Before whatever is asked next."""
+        if self.dialect.row_locks:
+            self.dialect.also(self._sql[statement], params)
 
     # ── enqueue ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -267,9 +271,9 @@ class Store(Families):
         if not self.dialect.row_locks:
             return self.ask("pool_for_turn", pool=pool), None
         asked = {"pool": pool}
-        if kinds is None or locked:  # reports come first, and may open other lanes
-            if locked:
-                self.dialect.also(self._sql["lock_pool"], asked)
+        if locked:
+            self.dialect.also(self._sql["lock_pool"], asked)
+        if kinds is None:
             return self.ask("pool_for_turn", pool=pool), None
         first = (self._text("pool_for_turn"), asked)
         listed = json_text(kinds)
