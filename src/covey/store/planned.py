@@ -44,6 +44,8 @@ PLANNED: dict[str, tuple[dict[str, str], str]] = {
         "u text, v bigint, w bigint",
     ),
 }
+# A plan is kept for as long as the session lasts: it must not be that of an empty table.
+SETTINGS = "set enable_seqscan = off set enable_bitmapscan = off"
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 
 
@@ -51,14 +53,14 @@ def calls(statements: Mapping[str, str], prefix: str) -> dict[str, tuple[str, st
     """For each planned statement: the function's name, the statement that creates it, the statement that calls it."""
     found = {}
     for name, (parameters, answer) in PLANNED.items():
-        sql = statements[name]
-        function = f"{name}_{hashlib.sha256(sql.encode()).hexdigest()[:10]}"
         taken = ", ".join(f"_{parameter} {kind}" for parameter, kind in parameters.items())
-        body = _PARAMETER.sub(r"_\1", sql)
-        made = (
-            f"create or replace function {prefix}{function}({taken}) returns table ({answer}) language plpgsql as "
+        body = _PARAMETER.sub(r"_\1", statements[name])
+        rest = (
+            f"({taken}) returns table ({answer}) language plpgsql {SETTINGS} as "
             f"$covey$ #variable_conflict use_column\nbegin return query {body}; end $covey$"
         )
+        function = f"{name}_{hashlib.sha256(rest.encode()).hexdigest()[:10]}"
+        made = f"create or replace function {prefix}{function}{rest}"
         given = ", ".join(f":{parameter}::{kind}" for parameter, kind in parameters.items())
         found[name] = (function, made, f"select * from {prefix}{function}({given})")
     return found

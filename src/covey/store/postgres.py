@@ -107,13 +107,13 @@ class Postgres:
             self._refuse_other_process()
             self._connect(PATIENCE_S)
             token = _token_of(self.now(), os.urandom(10))
-            begin = self._begin_text(False, self._timeout_s)
-            written, told = (
-                self._bound(placeholders(sql), {**params, "token": token}),
-                self._bound(placeholders(hint[0]), hint[1]),
-            )
+            written = self._bound(placeholders(sql), {**params, "token": token})
+            told = self._bound(placeholders(hint[0]), hint[1])
+            texts = [self._begin_text(False, self._timeout_s), written, "commit", told]
             try:
-                found = self._run_all(f"{begin}; {written}; commit; {told}", None)[3]  # after begin, settings, lock
+                failpoint("store.before_commit")
+                found = self._run_all("; ".join(texts), None)[2]  # after BEGIN and its settings
+                failpoint("store.after_commit")
                 return found[0][0] if found else None
             except StoreError:
                 if self._is_lost():
@@ -270,7 +270,7 @@ class Postgres:
         ]
         commit = SYNCHRONOUS if self._durable else "'off'"
         settings.append(f"set_config('synchronous_commit', {commit}, true)")
-        return f"begin; select {', '.join(settings)}; select {lock}({self._target.lock})"
+        return f"begin; select {', '.join(settings)}, {lock}({self._target.lock})"
 
     def _begin(self, text: str) -> None:
         if self._inside:
