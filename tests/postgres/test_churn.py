@@ -1,0 +1,80 @@
+"""A38: claims stay quick while somebody's long transaction keeps the server from forgetting what is dead."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from covey.engine.engine import Engine
+from covey.store import frontier
+from covey.testing import HandPool, command, until
+from covey.testing.hand import report
+from covey.testing.postgres import Given, Server
+
+
+def churn(engine: Engine, pool: HandPool, jobs: int) -> list[float]:
+    """So many jobs come and go; how long the turns took."""
+    took: list[float] = []
+    for _ in range(0, jobs, 1000):
+        engine.enqueue([command()] * 1000)
+        claims = pool.claim(250)
+        while claims:
+            began = time.perf_counter()
+            claims = pool.turn(*(report(claim, "success") for claim in claims), want=250).claims
+            took.append(time.perf_counter() - began)
+    return took
+
+
+def p95(took: list[float]) -> float:
+    return sorted(took)[int(len(took) * 0.95)]
+
+
+def test_a38_a_held_snapshot_and_much_churn_leave_claims_quick(
+    engine: Engine, server: Server | Given, proof: Callable[[int, int], int]
+) -> None:
+    pool = HandPool(engine)
+    churn(engine, pool, 2000)
+    quiet = p95(churn(engine, pool, 5000))
+    with psycopg.connect(server.admin_url) as holder:
+        holder.execute("begin isolation level repeatable read")
+        holder.execute("select count(*) from pg_class")
+        churn(engine, pool, proof(6000, 195_000))
+        held = p95(churn(engine, pool, 5000))
+        holder.rollback()
+    assert held <= 10 * quiet, f"{held * 1e3:.0f} ms beside {quiet * 1e3:.0f} ms"
+    until(lambda: p95(churn(engine, pool, 2000)) <= 2 * quiet, 60, "as quick as before")
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look counts as slow, so that claims go on from the frontier at once."""
+    monkeypatch.setattr(frontier, "SLOW_S", -1.0)
+    monkeypatch.setattr(frontier, "JOB_S", 0.0)
+
+
+def test_from_the_frontier_every_job_is_claimed_once_and_in_order(engine: Engine, hasty: None) -> None:
+    pool = HandPool(engine)
+    seen: list[int] = []
+    made: list[int] = []
+    for _ in range(6):
+        made += [each.id for each in engine.enqueue([command() for _ in range(40)])]
+        while claims := pool.claim(7):
+            seen += [claim.id for claim in claims]
+            pool.turn(*(report(claim, "success") for claim in claims))
+    assert seen == made
+
+
+def test_what_comes_in_before_the_frontier_waits_for_the_next_whole_look(engine: Engine, hasty: None) -> None:
+    pool = HandPool(engine)
+    made = [each.id for each in engine.enqueue([command() for _ in range(20)])]
+    claims = [pool.claim_one() for _ in range(8)]
+    pool.turn(*(report(claim, "success") for claim in claims[1:]))
+    pool.turn(report(claims[0], "taken_back"))  # pending again, with the lowest place of all
+    (urgent,) = engine.enqueue([command(priority=9)])
+    later = until(lambda: pool.claim(30), 5, "the rest of the lane")
+    seen = {claim.id for claim in later}
+    until(lambda: seen.update(claim.id for claim in pool.claim(30)) or seen >= {made[0], urgent.id}, 5, "both")
+    assert seen == {made[0], urgent.id, *made[8:]}

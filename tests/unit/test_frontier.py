@@ -1,0 +1,77 @@
+"""Where a claim goes on: from the beginning, unless that has become slow."""
+
+from __future__ import annotations
+
+from covey.store.frontier import LASTS_S, SLOW_LOOKS, SLOW_S, Frontier
+
+
+class Lane:
+    """Looks at a lane take as long as told; what was asked is remembered."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.takes_s = 0.0
+        self.rows: list[tuple[int, ...]] = [(-5, 70, 71)]
+        self.asked: list[str] = []
+        self.frontier = Frontier()
+
+    def look(self) -> list[tuple[int, ...]]:
+        return self.frontier.look(lambda: self.now, self.whole, self.onward)
+
+    def whole(self) -> list[tuple[int, ...]]:
+        self.asked.append("whole")
+        self.now += self.takes_s
+        return self.rows
+
+    def onward(self, frontier: Frontier) -> list[tuple[int, ...]]:
+        self.asked.append(f"from {frontier.key}" if frontier.key else "behind")
+        return self.rows
+
+
+def test_quick_looks_are_always_at_the_whole_lane() -> None:
+    lane = Lane()
+    for _ in range(10):
+        assert lane.look() == lane.rows
+    assert lane.asked == ["whole"] * 10
+
+
+def test_one_slow_look_is_no_reason() -> None:
+    lane = Lane()
+    for takes_s in (SLOW_S * 2, 0.0, SLOW_S * 2, SLOW_S * 2, 0.0, SLOW_S * 2):
+        lane.takes_s = takes_s
+        lane.look()
+    assert set(lane.asked) == {"whole"}
+
+
+def test_after_several_slow_looks_it_goes_on_from_the_first_job_for_a_second() -> None:
+    lane = Lane()
+    lane.takes_s = SLOW_S * 2
+    for _ in range(SLOW_LOOKS):
+        lane.look()
+    lane.look()
+    lane.rows = [(-5, 90, 91)]
+    lane.look()
+    lane.look()
+    assert lane.asked[SLOW_LOOKS:] == ["from (5, 70, 71)", "from (5, 70, 71)", "from (5, 90, 91)"]
+    lane.now += LASTS_S + SLOW_S * 100
+    lane.look()
+    assert lane.asked[-1] == "whole"
+
+
+def test_of_an_empty_lane_it_looks_behind_the_newest_job() -> None:
+    lane = Lane()
+    lane.takes_s, lane.rows = SLOW_S * 2, []
+    for _ in range(SLOW_LOOKS + 1):
+        lane.look()
+    assert lane.asked[-1] == "behind"
+
+
+def test_the_long_way_takes_a_small_share_of_the_time() -> None:
+    lane = Lane()
+    lane.takes_s = 1.0
+    for _ in range(SLOW_LOOKS):
+        lane.look()
+    for _ in range(100):
+        lane.now += 0.1
+        lane.look()
+    assert lane.asked.count("whole") == SLOW_LOOKS
