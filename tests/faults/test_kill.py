@@ -22,7 +22,7 @@ def test_nothing_is_lost_doubled_or_charged_wrongly_under_random_kills(tmp_path:
 def test_the_same_on_postgresql(tmp_path: Path, proof, server: Server | Given) -> None:
     schema = f"kill_{os.getpid()}"
     torture = Torture(
-        tmp_path, jobs=proof(160, 2000), kills=proof(16, 200), seed=proof(4, 5), url=server.url(schema), limit_s=300
+        tmp_path, jobs=proof(100, 2000), kills=proof(10, 200), seed=proof(4, 5), url=server.url(schema), limit_s=300
     )
     found = torture.run()
     with server.admin() as db:
@@ -35,7 +35,7 @@ def test_the_same_on_postgresql(tmp_path: Path, proof, server: Server | Given) -
 def test_a_planted_bug_is_caught_on_postgresql(tmp_path: Path, server: Server | Given) -> None:
     schema = f"mutant_{os.getpid()}"
     url = server.url(schema)
-    found = Torture(tmp_path, jobs=160, kills=8, seed=3, mutant="no_fence", limit_s=12, url=url).run()
+    found = Torture(tmp_path, jobs=120, kills=6, seed=3, mutant="no_fence", limit_s=10, url=url).run()
     with server.admin() as db:
         db.execute(f"drop schema {schema} cascade".encode())
     assert any("went from cancelled to completed" in problem for problem in found.problems), found.problems[:5]

@@ -259,7 +259,7 @@ def test_a16_the_model_and_postgresql_agree_after_every_random_verb(
 ) -> None:
     """The same random stories as on SQLite: what agrees with the model on both agrees with each other."""
     machine = type("OnPostgres", (QueueMachine,), {"new_queue": staticmethod(postgres_queue)})
-    run(machine, proof(40, 1000), proof(30, 50))
+    run(machine, proof(15, 1000), proof(30, 50))
 
 
 def test_a16_the_model_and_the_engine_agree_after_every_random_verb(proof: Callable[[int, int], int]) -> None:

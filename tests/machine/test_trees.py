@@ -336,7 +336,7 @@ def test_a42_trees_on_postgresql_and_their_model_agree_after_every_random_verb(
 ) -> None:
     run_state_machine_as_test(
         type("OnPostgres", (ForestMachine,), {"new_queue": staticmethod(postgres_queue)}),
-        settings=settings(max_examples=proof(40, 1000), stateful_step_count=proof(25, 40)),
+        settings=settings(max_examples=proof(15, 1000), stateful_step_count=proof(25, 40)),
     )
 
 
