@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from covey.core.model import Spec
 from covey.engine.engine import Engine
 from covey.errors import StoreError
+from covey.store.postgres import Postgres
 from covey.testing import command
 from covey.testing.postgres import Server
 
@@ -59,3 +61,23 @@ def test_a_session_on_a_server_that_cannot_be_written_to_is_given_up_so_that_the
         standby.enqueue([command()])
     (made,) = standby.enqueue([command()])
     assert standby.job(made.id).state == "pending"
+
+
+@pytest.mark.parametrize("spec", [command(), command(key="named")], ids=["in one message", "the usual way"])
+def test_an_enqueue_on_a_server_that_has_become_read_only_is_refused_at_once(
+    own_server: Server, url: str, opened: Callable[[str], Engine], spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has answered: nobody has to ask for a receipt, for half a minute."""
+    monkeypatch.setattr(Postgres, "_has_committed", lambda self, token: pytest.fail("the outcome is known"))
+    with own_server.admin() as db:
+        db.execute("alter role covey set default_transaction_read_only = off")
+        engine = opened(url)
+        engine.enqueue([command()])
+        engine.enqueue([command()])
+        engine.store.raw("set default_transaction_read_only = on")
+        with pytest.raises(StoreError, match="a standby"):
+            engine.enqueue([spec])
+        db.execute("alter role covey reset default_transaction_read_only")
+    (made,) = engine.enqueue([spec])
+    assert engine.job(made.id).state == "pending"
+    assert sum(engine.status().counts.values()) == 3

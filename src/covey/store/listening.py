@@ -9,26 +9,10 @@ import weakref
 
 import psycopg
 
+from .quiet import QuietEar as Ear
 from .target import Target
 
 RETRY_S = (0.1, 5.0)  # after a lost connection: first and longest pause
-
-
-class Ear:
-    def __init__(self, who: str) -> None:
-        self.who = who
-        self._event = threading.Event()
-
-    def wait(self, timeout_s: float) -> bool:
-        heard = self._event.wait(max(0.0, timeout_s))
-        self._event.clear()
-        return heard
-
-    def wake(self) -> None:
-        self._event.set()
-
-    def close(self) -> None:
-        self._event.set()
 
 
 class Ears:

@@ -35,6 +35,7 @@ PATIENCE_S = 5.0  # how long a lost connection is sought again before the caller
 RESOLVE_S = 30.0  # how long the fate of a commit is asked for
 RECEIPTS_LAST_S = 600.0  # far longer than anybody asks
 CLOCK_LASTS_S = 30.0
+PLANNING_WAIT_S = 1.0
 FEW = 8  # rows that are cheaper as one statement than as a COPY
 BATCH = 500  # rows of one statement
 
@@ -71,6 +72,7 @@ class Postgres:
         self._pid = os.getpid()
         self._db: psycopg.Connection[tuple[Any, ...]] | None = None
         self._inside = False
+        self._unfit = False  # the session is no good for writing: after a failover another host of the URL may be
         self._begun = False  # whether the server knows of the transaction
         self._unsent: list[str] = []  # what travels with the next message
         self._hints: list[str] = []  # what travels behind the COMMIT
@@ -123,8 +125,8 @@ class Postgres:
                     self._run("rollback", None)
                     raise
             asked = f"select job from {self.prefix}receipts where token = '{token}'"
-            ((id,),) = self._persistently(lambda: self._run(asked, None))
-            return int(id)
+            kept = self._persistently(lambda: self._run(asked, None))
+            return int(kept[0][0]) if kept else None
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -186,7 +188,8 @@ class Postgres:
         missing = [made for function, made, _ in wanted.values() if function not in there]
         try:
             if missing:
-                with self.transaction(alone=True, marked=False):
+                # Soon or not at all: whoever waits to be alone makes everybody else wait.
+                with self.transaction(alone=True, marked=False, wait_s=PLANNING_WAIT_S):
                     self._run("; ".join(missing), None)
         except StoreError:
             return {}  # may not create functions, or a standby: then the plain statements
@@ -396,7 +399,7 @@ class Postgres:
         return self._db
 
     def _connect(self, patience_s: float) -> None:
-        if self._db is not None and not self._db.closed:
+        if self._db is not None and not self._db.closed and not self._unfit:
             return
         self._drop()
         deadline = time.monotonic() + patience_s
@@ -425,6 +428,7 @@ class Postgres:
             with contextlib.suppress(psycopg.Error):
                 self._db.close()
             self._db = None
+        self._unfit = False
 
     def _is_lost(self) -> bool:
         return self._db is None or self._db.closed
@@ -441,7 +445,7 @@ class Postgres:
         if self._is_lost() or isinstance(error, PASSING):
             return Undone(said)
         if isinstance(error, pg.ReadOnlySqlTransaction):
-            self._drop()  # after a failover another host of the URL may be the one to write to
+            self._unfit = True
             return StoreError(f"{said}; the server is read-only: a standby, or in recovery")
         if isinstance(error, pg.InsufficientPrivilege):
             return StoreError(f"{said}; grant this user the rights, or use another one")

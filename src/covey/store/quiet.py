@@ -32,6 +32,8 @@ class QuietBell:
 
 
 class QuietEar:
+    """Woken by another thread of this process; also what a thread that listens elsewhere wakes (listening.py)."""
+
     def __init__(self, who: str) -> None:
         self.who = who
         self._event = threading.Event()

@@ -28,9 +28,7 @@ from .frontier import SHARE, SLOW_S, Frontier
 Tuples = list[tuple[Any, ...]]
 
 # Statements that are asked inside a turn with a lock on what they find, and elsewhere without.
-LOCKED = {
-    **dict.fromkeys(("lane", "free_lane", "owned_lane", "lane_from", "lane_behind"), "for no key update skip locked"),
-}
+LOCKED = ("lane", "free_lane", "owned_lane", "lane_from", "lane_behind")
 
 
 class Lane(NamedTuple):
@@ -58,8 +56,8 @@ class Store(Families):
         self.dialect = dialect
         self._sql = dict(statements.load(dialect.name, dialect.prefix))
         if dialect.row_locks:
-            for name, how in LOCKED.items():
-                self._sql[f"{name}_locked"] = f"{self._sql[name]}\n{how}"
+            for name in LOCKED:
+                self._sql[f"{name}_locked"] = f"{self._sql[name]}\nfor no key update skip locked"
         self._calls: dict[str, str] = {}
         self._frontiers: dict[tuple[str, str], Frontier] = {}
         self._busy: dict[str, tuple[float, Tuples]] = {}  # kinds → until when it holds, lanes
