@@ -50,7 +50,7 @@ WRITING: dict[str, Verb] = {
 READING = {"close", "events", "history", "job", "jobs", "newest_id", "orphaned_pools", "pool_events", "pool_views"}
 READING |= {"pools", "queues", "settings", "status", "stored_settings", "tree", "wait", "wait_for", "wake", "why"}
 READING |= {"check_lendable"}
-ELSEWHERE = {"enqueue_in"}  # needs a caller's connection: tests/app/test_callers_transaction.py
+ELSEWHERE = {"enqueue_in"}  # needs a caller's connection: tests/app/callers
 
 
 def held(engine: Engine) -> Any:

@@ -13,18 +13,13 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from covey import Covey, Duplicate, InvalidInput, Refused
-from covey.core.view import Filter
 from covey.errors import StoreError
 from covey.testing.postgres import Given, Server
 
-from . import functions
+from .. import functions
+from .looks import stored
 
 Connect = Callable[..., Any]
-
-
-@pytest.fixture
-def url(postgres_queue: Callable[[], str]) -> str:
-    return postgres_queue()
 
 
 @pytest.fixture
@@ -38,10 +33,6 @@ def connect(server: Server | Given) -> Connect:
             await conn.close()
 
     return connect
-
-
-def stored(app: Covey) -> list[int]:
-    return sorted(job.id for job in app.client.jobs(Filter()).jobs)
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import django
@@ -20,16 +20,8 @@ from covey.core.view import Filter
 from covey.errors import StoreError
 from covey.testing.postgres import Given, Server
 
-from . import functions
-
-
-@pytest.fixture
-def url(postgres_queue: Callable[[], str]) -> str:
-    return postgres_queue()
-
-
-def stored(app: Covey) -> list[int]:
-    return sorted(job.id for job in app.client.jobs(Filter()).jobs)
+from .. import functions
+from .looks import stored
 
 
 def dsn(server: Server | Given) -> str:
