@@ -9,7 +9,6 @@ import contextlib
 import os
 import select
 import socket
-from collections.abc import Sequence
 
 
 class Bell:
@@ -20,7 +19,7 @@ class Bell:
         self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._out: socket.socket | None = None
 
-    def ring(self, who: str, names: Sequence[str] = ()) -> None:
+    def ring(self, who: str) -> None:
         """Wakes every listener of that kind."""
         try:
             present = os.listdir(self._fd)

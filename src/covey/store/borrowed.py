@@ -74,7 +74,7 @@ class Borrowed:
         sequence = f"'{self.prefix}{table}_id_seq'"
         return [row[0] for row in self.query(f"select nextval({sequence}) from generate_series(1, {count})", {})]
 
-    def ring(self, who: str, names: Sequence[str] = ()) -> None:
+    def ring(self, who: str) -> None:
         """Heard when the caller commits. Without regard to a backlog: by then it may be gone."""
         self.query("select pg_notify(:channel, :who)", {"channel": self.channel, "who": who})
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
 
 _bells: dict[str, QuietBell] = {}
 
@@ -17,7 +16,7 @@ class QuietBell:
     def __init__(self) -> None:
         self._ears: weakref.WeakSet[QuietEar] = weakref.WeakSet()
 
-    def ring(self, who: str, names: Sequence[str] = ()) -> None:
+    def ring(self, who: str) -> None:
         for ear in list(self._ears):
             if ear.who == who:
                 ear.wake()
