@@ -315,7 +315,8 @@ class Turns:
 
     def _do_duties(self, now: int) -> None:
         if now >= self._duties_at:
-            more = duties.prune(self.store, now) == duties.BATCH
+            done = duties.prune(self.store, now), duties.forget_requests(self.store, now)
+            more = duties.BATCH in done
             self._duties_at = now if more else now + duties.PERIOD
             duties.resume(self.store, now)
             duties.heal(self.store, now, self.rng)
