@@ -34,6 +34,10 @@ Busy = list[tuple[str, str]] | None  # (queue, kind) that have work; None: not k
 class Turns:
     """The Source half of the engine."""
 
+    is_served = False
+    longest_wait_s = 1.0
+    look_s = 0.5
+
     store: Store
     clock: Callable[[], int]
     rng: Random
