@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+    from ..core.ports import Client
     from ..core.view import JobView
-    from ..engine.engine import Engine
 
 Limit = Annotated[
     str | None, typer.Option("--timeout", metavar="TIME", help="Cancel it after 90s, 5m …; exit code 124.")
@@ -73,7 +73,7 @@ def run(
 run.command_class = WordsCommand  # type: ignore[attr-defined]
 
 
-def _work(engine: Engine, url: str, job: int, queue: str, limit_s: float | None) -> int:
+def _work(engine: Client, url: str, job: int, queue: str, limit_s: float | None) -> int:
     """The job has ended, its output is out, the temporary pool is gone; the exit code."""
     import signal
 
@@ -112,7 +112,7 @@ def _work(engine: Engine, url: str, job: int, queue: str, limit_s: float | None)
     return code_of(view)
 
 
-def _served(engine: Engine, queue: str) -> bool:
+def _served(engine: Client, queue: str) -> bool:
     """Whether a living pool of this host would take a command of that queue."""
     from .. import env
     from ..engine.views import is_alive
@@ -148,7 +148,7 @@ def _stop_pool(pool: subprocess.Popen[bytes]) -> None:
 
 
 def _follow(
-    engine: Engine, job: int, seen: set[int], keep_served: Callable[[], None], limit_s: float | None
+    engine: Client, job: int, seen: set[int], keep_served: Callable[[], None], limit_s: float | None
 ) -> JobView | None:
     import time
 
@@ -169,14 +169,14 @@ def _follow(
     return follow(engine, job, seen=seen, tick=tick)
 
 
-def _refuse_stranded(engine: Engine, job: int) -> None:
+def _refuse_stranded(engine: Client, job: int) -> None:
     """StoreError if the job, as it is now that its pool has left, waits for somebody who does not come."""
     found = engine.why(job)
     if found.state not in ENDED:
         raise StoreError(f"the temporary pool has left and job {job} is still {found.state}: {found.reason}")
 
 
-def _cancel(engine: Engine, job: int, seen: set[int]) -> None:
+def _cancel(engine: Client, job: int, seen: set[int]) -> None:
     """The job is cancelled (or has just ended) and its processes are gone."""
     from ..engine.views import is_alive
     from .follow import follow

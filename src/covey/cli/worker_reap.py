@@ -9,7 +9,7 @@ import typer
 from msgspec import Struct
 
 from ..errors import Refused
-from .opening import open_queue
+from .opening import open_database
 from .options import Db, Json
 from .output import answer, as_json, note, one_line
 
@@ -54,7 +54,7 @@ def reap(dry_run: DryRun = False, json: Json = False, db: Db = None) -> int:
     from ..log import Log
     from ..pool.neighbours import Neighbours
 
-    engine = open_queue(db)
+    engine = open_database(db)
     neighbours = Neighbours(engine, engine.database_id, Log("covey"))
     views = {pool.id: pool for pool in engine.pool_views()}
     lost = [pool for pool in neighbours.gone() if pool.id in views]

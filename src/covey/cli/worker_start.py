@@ -35,6 +35,10 @@ MaxMemory = Annotated[
 ]
 ParentPid = Annotated[int | None, typer.Option("--parent-pid", metavar="PID", help="Stop when that process is gone.")]
 
+TokenFile = Annotated[
+    str | None, typer.Option("--token-file", metavar="FILE", help="For --db http://…: the file with the token.")
+]
+
 
 def start(
     count: Count = None,
@@ -49,6 +53,7 @@ def start(
     max_startup_concurrency: Startup = None,
     parent_pid: ParentPid = None,
     quiet: Quiet = False,
+    token_file: TokenFile = None,
     db: Db = None,
 ) -> int:
     """Run a pool of workers until it is stopped: Ctrl-C or `covey worker stop` lets running jobs finish."""
@@ -65,5 +70,6 @@ def start(
         max_startup_concurrency=max_startup_concurrency,
         parent_pid=parent_pid,
         quiet=quiet,
+        token_file=token_file,
         db=db,
     )

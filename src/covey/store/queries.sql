@@ -500,6 +500,18 @@ select digest, ids from {requests} where id = :id
 -- name: answer_request
 update {requests} set ids = :ids where id = :id
 
+-- name: count_staged
+select count(*) from {staged} where job_id = :job and fence = :fence
+
+-- name: stage
+insert into {staged} (job_id, fence, no, spawn) values (:job, :fence, :no, :spawn)
+
+-- name: staged
+select spawn from {staged} where job_id = :job and fence = :fence order by no
+
+-- name: unstage
+delete from {staged} where job_id = :job and fence <= :fence
+
 -- name: prune_requests
 delete from {requests} where id in (select id from {requests} where at < :before order by at limit :limit)
 returning id

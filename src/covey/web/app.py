@@ -90,7 +90,7 @@ class App:
         return route(request.method, request.segments())
 
     async def _call(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> Call:
-        guest = Guest("read") if endpoint.roles is None else await self._gatekeeper.admit(request, endpoint)
+        guest = Guest("read") if endpoint.role is None else await self._gatekeeper.admit(request, endpoint)
         return Call(guest, names, request.query(endpoint.query), await request.body(endpoint))
 
     async def _answer(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> Any:
