@@ -3,8 +3,8 @@
 
 -- ── locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- name: lock_pool
-select 1 from {pools} where id = :pool for no key update
+-- name: lock_pools
+select 1 from {pools} where id {in_ids:pools} order by id for no key update
 
 -- name: lock_queues
 -- Of the queues whose claims and ends must come one after the other: usually none.

@@ -173,6 +173,16 @@ select turn_no, stop_requested_at, (select sealed from {meta}),
        exists (select 1 from {queues} where paused_at is not null or serial = 1 or concurrency is not null)
 from {pools} where id = :pool
 
+-- name: pools_for_turns
+-- The same for several. What concerns all of them is looked up once.
+select id, turn_no, stop_requested_at, (select sealed from {meta}),
+       exists (select 1 from {jobs} where pool = {pools}.id and pool is not null and state = 'cancelled'),
+       (select min(run_at) from {jobs} where state in ('scheduled', 'failed')),
+       (select min(tree_deadline_at) from {jobs}
+        where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')),
+       exists (select 1 from {queues} where paused_at is not null or serial = 1 or concurrency is not null)
+from {pools} where id {in_ids:pools}
+
 -- name: beat
 update {pools}
 set turn_no = :turn_no, beat = beat + 1, beat_at = :now,
@@ -195,6 +205,10 @@ update {pools} set stop_requested_at = coalesce(stop_requested_at, :now) where i
 -- name: held_by
 -- A cancel raises the fence of a running job by one; the pool knows it by the fence of its claim.
 select id, case state when 'cancelled' then fence - 1 else fence end from {jobs} where pool = :pool
+
+-- name: held_by_pools
+select pool, id, case state when 'cancelled' then fence - 1 else fence end from {jobs}
+where pool is not null and pool {in_ids:pools}
 
 -- name: held_page
 select id from {jobs} where pool = :pool order by id limit :limit
