@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..errors import InvalidInput
 from .opening import choose_token, database, open_queue
+from .output import note
 
 if TYPE_CHECKING:
+    from ..engine.engine import Engine
     from ..store.store import Store
 
 MOST_WORKERS = 1000
@@ -29,6 +31,7 @@ def start_pool(
     parent_pid: int | None = None,
     quiet: bool = False,
     token_file: str | None = None,
+    no_reuse: bool = False,
     db: str | None = None,
 ) -> int:
     """A pool has run until it was stopped; its exit code."""
@@ -41,6 +44,14 @@ def start_pool(
     from ..pool.start import PoolOptions, run
 
     store: Store | None = getattr(source, "store", None)
+    if store and not (no_reuse or drain):
+        from .reusing import reused
+
+        kinds = ("command", "sync", "async") if app else ("command",)
+        wanted = tuple(checked.workers) or checked.queues
+        if words := reused(cast("Engine", source), wanted, kinds):
+            note(words)
+            return 0
     side = store.dialect.side if store else ""
     return run(
         source,

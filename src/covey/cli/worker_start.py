@@ -39,6 +39,10 @@ TokenFile = Annotated[
     str | None, typer.Option("--token-file", metavar="FILE", help="For --db http://…: the file with the token.")
 ]
 
+NoReuse = Annotated[
+    bool, typer.Option("--no-reuse", help="Start workers even if a server of this queue has some already.")
+]
+
 
 def start(
     count: Count = None,
@@ -54,6 +58,7 @@ def start(
     parent_pid: ParentPid = None,
     quiet: Quiet = False,
     token_file: TokenFile = None,
+    no_reuse: NoReuse = False,
     db: Db = None,
 ) -> int:
     """Run a pool of workers until it is stopped: Ctrl-C or `covey worker stop` lets running jobs finish."""
@@ -71,5 +76,6 @@ def start(
         parent_pid=parent_pid,
         quiet=quiet,
         token_file=token_file,
+        no_reuse=no_reuse,
         db=db,
     )
