@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from ..engine.engine import Engine
 from ..errors import Unreachable
 from ..log import Log
 from ..remote.remote import Remote
+from ..remote.transport import Answer
 from ..web.app import App
 from ..web.serving import bind, server_of
 
@@ -22,10 +24,11 @@ class InProcess:
 
     def __init__(self, app: App, loop: asyncio.AbstractEventLoop) -> None:
         self._app, self._loop = app, loop
+        self._asked: set[Future[Answer]] = set()
 
     def request(
         self, method: str, target: str, body: bytes | None, headers: dict[str, str], timeout_s: float
-    ) -> tuple[int, bytes]:
+    ) -> Answer:
         path, _, query = target.partition("?")
         told = {"host": "localhost", **headers}
         scope = {
@@ -37,12 +40,15 @@ class InProcess:
             "headers": [(name.encode(), value.encode()) for name, value in told.items()],
         }
         asked = asyncio.run_coroutine_threadsafe(self._call(scope, body or b""), self._loop)
+        self._asked.add(asked)
         try:
             return asked.result(timeout_s + 30)
-        except (TimeoutError, asyncio.CancelledError):
+        except (TimeoutError, CancelledError):
             raise Unreachable("the server in this process did not answer") from None
+        finally:
+            self._asked.discard(asked)
 
-    async def _call(self, scope: dict[str, Any], body: bytes) -> tuple[int, bytes]:
+    async def _call(self, scope: dict[str, Any], body: bytes) -> Answer:
         parts = [{"type": "http.request", "body": body, "more_body": False}]
         answer: list[Any] = []
 
@@ -55,10 +61,12 @@ class InProcess:
             answer.append(message)
 
         await self._app(scope, receive, send)
-        return answer[0]["status"], b"".join(part.get("body", b"") for part in answer[1:])
+        kind = dict(answer[0]["headers"])[b"content-type"].decode()
+        return Answer(answer[0]["status"], kind, b"".join(part.get("body", b"") for part in answer[1:]))
 
     def close(self) -> None:
-        pass
+        for asked in list(self._asked):
+            asked.cancel()
 
 
 class Served:

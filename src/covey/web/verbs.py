@@ -108,6 +108,7 @@ class Verbs:
 
     async def _leave(self, call: Call) -> wire.Nothing:
         await self._check_pool(call)
+        self._hub.awake(call.pool)
         await self._desk.ask(lambda engine: engine.leave(call.pool))
         self._queues.pop(call.pool, None)
         return wire.Nothing()
@@ -221,9 +222,7 @@ def _enqueue_jobs(engine: Engine, call: Call) -> Any:
 
 def _request(guest: Guest, text: str | None) -> str | None:
     """Two clients that chose the same name for a request do not get each other's answers."""
-    if text is not None and not (1 <= len(text) <= 100 and text.isascii() and text.isprintable()):
-        raise InvalidInput("request: 1 to 100 printable ASCII characters")
-    return None if text is None else f"{guest.token}:{text}"
+    return text if not text or not guest.token else f"{guest.token}:{text}"
 
 
 def _list_jobs(engine: Engine, call: Call) -> Any:
