@@ -6,6 +6,7 @@ import pytest
 
 from covey.core.model import LONELY_INTERRUPTIONS, MAX_INTERRUPTIONS
 from covey.engine.engine import Engine
+from covey.errors import CoveyError
 from covey.testing import HandPool, command
 from covey.testing.faults import failpoint
 from covey.testing.hand import report

@@ -9,7 +9,7 @@ import pytest
 
 from covey.core.view import Filter
 from covey.engine.engine import Engine
-from covey.errors import Duplicate, InvalidInput
+from covey.errors import CoveyError, Duplicate, InvalidInput
 from covey.testing import FakeClock, HandPool, command
 from covey.testing.faults import failpoint
 

@@ -11,6 +11,7 @@ from covey.core.machine import SECOND
 from covey.core.model import Held, Spawn
 from covey.core.view import Filter, rfc3339
 from covey.engine.engine import Engine
+from covey.errors import CoveyError
 from covey.testing import FakeClock, HandPool, check_queue, child, command, python_task, sibling
 from covey.testing.faults import failpoint
 from covey.testing.hand import report

@@ -10,7 +10,7 @@ from covey.core.machine import SECOND
 from covey.core.model import Held, Output, Turn, WorkerState
 from covey.core.view import rfc3339
 from covey.engine.engine import Engine
-from covey.errors import Refused
+from covey.errors import CoveyError, Refused
 from covey.testing import FakeClock, HandPool, command, python_task
 from covey.testing.faults import failpoint
 from covey.testing.hand import report

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from .. import config
-from ..core.model import Held, LostPool, PoolInfo, Registered, Reply, Turn, Want
+from ..core.model import KINDS, Held, LostPool, PoolInfo, Registered, Reply, Stirrings, Turn, Want
 from ..env import failpoint
 from ..errors import CoveyError, InvalidInput, Refused, Undone
 from ..store.dialect import Listener
@@ -20,12 +20,14 @@ from ..store.store import Found
 from . import duties, leftovers, sealing
 from .again import repeated
 from .claims import Claims
+from .lanes import Lanes
 from .reports import Reports
 from .sealing import writing
 from .trees import Trees
 
 PATIENT_POLLS = 50  # empty polls before the pace slackens
 SLACKEN = 1.2
+MOST_READY = 1000  # how far the jobs of a lane are counted: more places than that nobody wakes for
 
 Answer = Reply | CoveyError
 
@@ -259,6 +261,34 @@ class Turns(Reports):
         if promoted + moved + trees.opened > len(reply.claims):
             self.store.ring("pool")
         return reply
+
+    @repeated
+    def beat(self, pools: Sequence[int]) -> set[int]:
+        """These pools are alive as of now, whatever their turns. Those among them that were given up meanwhile."""
+        if not pools:
+            return set()
+        with self.store.transaction(marked=False):  # to beat twice harms nobody
+            (_, _, sealed), *_ = self.store.ask("meta")
+            sealing.refuse(sealed)
+            alive = self.store.ask("beat_pools", pools=json.dumps(list(pools)), now=self.clock())
+        return set(pools) - {row[0] for row in alive}
+
+    def stirrings(self) -> Stirrings:
+        """What there is to do for pools, without looking at more than a thousand jobs of a lane. Reads only."""
+        now = self.clock()
+        lanes = Lanes(self.store, now, has_rules=True)
+        counted = self.store.ready_counts(KINDS, MOST_READY)
+        ready = [(queue, kind, lanes.bounded(queue, kind, waiting)) for queue, kind, waiting in counted]
+        cancels: dict[int, set[tuple[int, int]]] = {}
+        for pool, id, fence in self.store.ask("stopping"):
+            cancels.setdefault(pool, set()).add((id, fence))
+        return Stirrings(
+            ready=[each for each in ready if each[2]],
+            stops={row[0] for row in self.store.ask("asked_to_stop")},
+            cancels=cancels,
+            due_at=_earliest(*self.store.ask("instants")[0]),
+            now=now,
+        )
 
     def _refuse_stranger(self, turn: Turn) -> None:
         if turn.database_id != self.database_id:

@@ -190,6 +190,16 @@ set turn_no = :turn_no, beat = beat + 1, beat_at = :now,
     zygote_pid = coalesce(:zygote_pid, zygote_pid), zygote_ticks = coalesce(:zygote_ticks, zygote_ticks)
 where id = :pool
 
+-- name: beat_pools
+update {pools} set beat = beat + 1, beat_at = :now where id {in_ids:pools} returning id
+
+-- name: asked_to_stop
+select id from {pools} where stop_requested_at is not null
+
+-- name: stopping
+-- Of all pools, what `stopping_of` says of one.
+select pool, id, fence - 1 from {jobs} where pool is not null and state = 'cancelled'
+
 -- name: pools
 select id, host, boot, pid, ticks, beat, lease_s, cgroup from {pools} order by id
 
@@ -249,6 +259,20 @@ with recursive busy (queue) as (
 )
 select busy.queue, wanted.value from busy, json_each(:kinds) wanted
 where exists (select 1 from {jobs} where state = 'pending' and queue = busy.queue and kind = wanted.value)
+
+-- name: ready_counts
+-- How many wait in each lane, counted no further than :limit.
+with recursive busy (queue) as (
+    select min(queue) from {jobs} where state = 'pending'
+    union all
+    select (select min(queue) from {jobs} where state = 'pending' and queue > busy.queue)
+    from busy where busy.queue is not null
+)
+select busy.queue, wanted.value, (
+    select count(*)
+    from (select 1 from {jobs} where state = 'pending' and queue = busy.queue and kind = wanted.value limit :limit) as few
+)
+from busy, json_each(:kinds) wanted where busy.queue is not null
 
 -- name: lane
 -- Read from the index alone.

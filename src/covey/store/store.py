@@ -308,6 +308,15 @@ class Store(Families):
         began = time.monotonic()
         return self._keep_lanes(listed, self.ask("ready_lanes", kinds=listed), began)
 
+    def ready_counts(self, kinds: Sequence[str], limit: int) -> Tuples:
+        """(queue, kind, how many wait, counted no further than ``limit``) of everything that waits."""
+        asked = {"kinds": json_text(kinds), "limit": limit}
+        known_as = f"{asked['kinds']} counted"
+        if self.dialect.row_locks and (known := self._known_lanes(known_as)) is not None:
+            return known
+        began = time.monotonic()
+        return self._keep_lanes(known_as, [row for row in self.ask("ready_counts", **asked) if row[2]], began)
+
     def _known_lanes(self, kinds: str) -> Tuples | None:
         until, lanes = self._busy.get(kinds, (0.0, []))
         return lanes if time.monotonic() < until else None
