@@ -181,7 +181,7 @@ set turn_no = :turn_no, beat = beat + 1, beat_at = :now,
 where id = :pool
 
 -- name: pools
-select id, host, boot, pid, ticks, beat, lease_s, cgroup from {pools} order by id
+select id, host, boot, pid, ticks, beat, lease_s, cgroup, name from {pools} order by id
 
 -- name: pool_beat
 select beat from {pools} where id = :pool
