@@ -14,6 +14,7 @@ CoveyError
 │   ├── Unknown         whether the last transaction was committed cannot be told
 │   ├── NoQueue         there is none in that place yet
 │   └── SchemaError     the tables are newer or older than this Covey
+├── ContainerError      the container engine refused, or did not answer
 ├── LeaseLost           a stale pool spoke: nothing was written
 ├── JobFailed           ``job.result()`` of a job that did not complete
 └── WaitTimeout         ``job.wait()`` ran out of time
@@ -89,6 +90,10 @@ class NoQueue(StoreError):
 
 class SchemaError(StoreError):
     pass
+
+
+class ContainerError(CoveyError):
+    """The container engine refused, or did not answer."""
 
 
 class LeaseLost(CoveyError):
