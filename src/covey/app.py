@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 class Covey:
     """``Covey()`` is the queue that the command line would use here; ``Covey("path.db")`` names one.
 
+    ``Covey("http://host:8765", token=…)`` is the queue behind a server. Without a token there: COVEY_TOKEN.
+
     Nothing is opened before the first use. Threads may share an app; a forked child opens its own queue by itself.
     """
 
-    def __init__(self, url: str | os.PathLike[str] | None = None) -> None:
-        self._connection = Connection(url)
+    def __init__(self, url: str | os.PathLike[str] | None = None, *, token: str | None = None) -> None:
+        self._connection = Connection(url, token)
         self.tasks: dict[str, Task[..., Any]] = {}
         self.task = TaskDecorator(self._connection, self.tasks, {})
 

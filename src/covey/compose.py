@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import env
 from .engine.engine import Engine
@@ -13,9 +14,14 @@ from .store.dialect import Dialect
 from .store.sqlite import Sqlite
 from .store.store import Store
 
+if TYPE_CHECKING:
+    from .remote.remote import Remote
+
 
 def open_engine(url: str | None = None, *, create: bool = True, upgrade: bool = False) -> Engine:
     """The engine for a database, its tables in place. ``upgrade`` applies migrations to an old one."""
+    if url is not None and is_remote(url):
+        raise InvalidInput(f"{url} is a server; this works on a database itself, so run it where the server runs")
     dialect = open_dialect(url or find_database(), create=create)
     try:
         found = migrate.current(dialect)
@@ -34,6 +40,44 @@ def open_engine(url: str | None = None, *, create: bool = True, upgrade: bool = 
         dialect.close()
         raise
     return engine
+
+
+def open_client(url: str | None = None, *, token: str | None = None, create: bool = True) -> Engine | Remote:
+    """The queue, wherever it is: a database that we open, or a server that has it open."""
+    url = url or find_database()
+    return open_remote(url, token=token) if is_remote(url) else open_engine(url, create=create)
+
+
+def is_remote(url: str) -> bool:
+    """Whether that is a server's address, not a database."""
+    return url.startswith(("http://", "https://"))
+
+
+def open_remote(url: str, *, token: str | None = None) -> Remote:
+    """A server's queue. The token: as given, else COVEY_TOKEN, else what the file COVEY_TOKEN_FILE holds."""
+    try:
+        from .remote.remote import Remote
+    except ImportError as error:
+        raise InvalidInput(f"a server needs an HTTP client ({error}); pip install 'covey[remote]'") from None
+    return Remote(url, token=token or find_token())
+
+
+def find_token() -> str | None:
+    """COVEY_TOKEN, else the content of COVEY_TOKEN_FILE; None if neither is set."""
+    if token := os.environ.get("COVEY_TOKEN"):
+        return token.strip()
+    if path := os.environ.get("COVEY_TOKEN_FILE"):
+        return read_token(path)
+    return None
+
+
+def read_token(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read(1000).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InvalidInput(f"the token file {path} cannot be read: {reason}") from None
 
 
 def open_dialect(url: str, *, create: bool = True) -> Dialect:

@@ -19,8 +19,9 @@ _inherited: list[Client] = []
 class Connection:
     """One queue as this process uses it. Threads share it; every process has its own."""
 
-    def __init__(self, url: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, url: str | os.PathLike[str] | None = None, token: str | None = None) -> None:
         self.url = None if url is None else absolute(os.fspath(url))
+        self._token = token
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._client: Client | None = None
@@ -57,9 +58,9 @@ class Connection:
     def _open(self) -> Client:
         with self._lock:
             if self._client is None:
-                from .compose import open_engine  # here, because a program may declare tasks and never enqueue one
+                from .compose import open_client  # here, because a program may declare tasks and never enqueue one
 
-                self._client = open_engine(self.url)
+                self._client = open_client(self.url, token=self._token)
             return self._client
 
     def _start_over(self) -> None:

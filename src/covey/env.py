@@ -20,6 +20,11 @@ def new_database_id() -> str:
     return os.urandom(8).hex()
 
 
+def new_secret() -> bytes:
+    """32 bytes that nobody can guess."""
+    return os.urandom(32)
+
+
 def hostname() -> str:
     return socket.gethostname()
 

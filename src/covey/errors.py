@@ -13,9 +13,12 @@ CoveyError
 │   ├── Undone          the database gave the transaction up, nothing was written; the same again may succeed
 │   ├── Unknown         whether the last transaction was committed cannot be told
 │   ├── NoQueue         there is none in that place yet
+│   ├── Unreachable     the server does not answer; whether it heard is not known
 │   └── SchemaError     the tables are newer or older than this Covey
 ├── ContainerError      the container engine refused, or did not answer
 ├── LeaseLost           a stale pool spoke: nothing was written
+├── Unauthorized        the server wants a token, or does not know this one
+├── Forbidden           the token does not allow that
 ├── JobFailed           ``job.result()`` of a job that did not complete
 └── WaitTimeout         ``job.wait()`` ran out of time
 
@@ -88,6 +91,10 @@ class NoQueue(StoreError):
     pass
 
 
+class Unreachable(StoreError):
+    pass
+
+
 class SchemaError(StoreError):
     pass
 
@@ -97,6 +104,14 @@ class ContainerError(CoveyError):
 
 
 class LeaseLost(CoveyError):
+    pass
+
+
+class Unauthorized(CoveyError):
+    pass
+
+
+class Forbidden(CoveyError):
     pass
 
 

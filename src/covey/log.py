@@ -143,6 +143,9 @@ class Log:
     def store_back(self) -> None:
         self._seldom("back", "info", "the queue can be used again")
 
+    def broke(self, what: str, trace: str) -> None:
+        self._say("error", f"a {what} request broke the server's rules; this is a bug in Covey:\n{trace}")
+
     def reaped(self, pool: int, jobs: int, processes: int) -> None:
         self._say("warning", f"pool {pool} was lost: {jobs} jobs handed back, {processes} processes ended")
 

@@ -40,6 +40,9 @@ def fill(engine: Engine, plain: int = 3) -> None:
     """Jobs of every kind, in every state that a queue without pools can have."""
     pool = HandPool(engine)
     engine.set_setting("max_attempts", "7")
+    engine.create_token("theirs", "worker", queues=["row"], expires_s=60)
+    engine.create_token("ours", "admin")
+    engine.revoke_token("ours")
     engine.set_queue("row", serial=True)
     engine.set_queue("Two.at@once", concurrency=2, max_depth=3)
     engine.pause("later")

@@ -61,6 +61,7 @@ def test_numbers_are_not_given_twice_in_the_new_place(place: Places, direction: 
         (made,) = target.enqueue([command()])
         assert made.id == used + 1
         assert HandPool(target).id == 2
+        assert list(target.store.dialect.take_ids("tokens", 1)) == [3]
         assert target.events(limit=1)[0].id > max(row[0] for row in source.store.raw("select id from {events}"))
 
 
@@ -74,6 +75,20 @@ def test_a_queue_goes_there_and_back(place: Places) -> None:
         with pytest.raises(Refused, match="has moved to"):
             target.enqueue([command()])
         assert again.enqueue([command()])
+
+
+@both_ways
+def test_tokens_come_along_as_they_are_and_requests_stay_behind(place: Places, direction: tuple[str, str]) -> None:
+    old, new = map(place, direction)
+    with opened(old) as source, opened(new) as target:
+        source.create_token("ci", "worker", queues=["a", "b"], expires_s=60)
+        source.create_token("gone", "read")
+        source.revoke_token("gone")
+        source.enqueue([command()], request="r")
+        move(source, target)
+        assert target.token_rows() == source.token_rows()
+        assert [view.state for view in target.tokens()] == ["valid", "revoked"]
+        assert target.store.raw("select * from {requests}") == []
 
 
 @both_ways

@@ -22,6 +22,9 @@ Verb = Callable[[Engine, HandPool], object]
 
 WRITING: dict[str, Verb] = {
     "enqueue": lambda engine, pool: engine.enqueue([command()]),
+    "enqueue_with_request": lambda engine, pool: engine.enqueue([command()], request="r"),
+    "create_token": lambda engine, pool: engine.create_token("another", "client"),
+    "revoke_token": lambda engine, pool: engine.revoke_token("ours"),
     "cancel": lambda engine, pool: engine.cancel([HELD]),
     "retry": lambda engine, pool: engine.retry([DEAD]),
     "retry_again": lambda engine, pool: engine.retry([DEAD], again=True),
@@ -49,7 +52,7 @@ WRITING: dict[str, Verb] = {
 }
 READING = {"close", "events", "history", "job", "jobs", "newest_id", "orphaned_pools", "pool_events", "pool_views"}
 READING |= {"pools", "queues", "settings", "status", "stored_settings", "tree", "wait", "wait_for", "wake", "why"}
-READING |= {"check_lendable"}
+READING |= {"check_lendable", "token_rows", "tokens"}
 ELSEWHERE = {"enqueue_in"}  # needs a caller's connection: tests/app/callers
 
 
@@ -62,6 +65,7 @@ def sealed(engine: Engine, pool: HandPool) -> Engine:
     """Sealed while one job is held, one is dead and one waits."""
     engine.enqueue([command(priority=2), command(priority=1, max_attempts=1), command()])
     engine.set_setting("max_attempts", "5")
+    engine.create_token("ours", "client")
     _, second = pool.claim(2)
     pool.fail(second)
     with engine.store.transaction(alone=True):

@@ -85,6 +85,8 @@ EXPECTED = {
     "undrained": ["jobs_ready", "jobs_due", "jobs_held"],
     "prunable": ["INTEGER PRIMARY KEY (rowid>? AND rowid<?)"],
     "prune_events": ["events_at (at<?)"],
+    "prune_requests": ["requests_at (at<?)"],
+    "request": ["sqlite_autoindex_requests_1 (id=?)"],
     "events_of_job": ["events_job (job_id=?)"],
     "attempts_of": ["PRIMARY KEY (job_id=?)"],
     "free_lane": ["jobs_ready (queue=? AND kind=?)"],

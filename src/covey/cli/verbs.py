@@ -23,6 +23,7 @@ VERBS: Table = {
     "worker": ("", "Start, stop and look after workers."),
     "dlq": ("", "Dead letters: jobs that were given up."),
     "queue": ("", "List, limit, pause and resume queues."),
+    "token": ("", "Who may use the HTTP server."),
     "config": ("", "Settings of this queue."),
     "db": ("", "Look after the database."),
     "doctor": ("doctor", "Check the installation and the queue."),
@@ -49,6 +50,11 @@ GROUPS: dict[str, Table] = {
         "set": ("queue:set_queue", "Change how a queue is worked."),
         "pause": ("queue:pause", "Start nothing more of a queue."),
         "resume": ("queue:resume", "Let a paused queue go on."),
+    },
+    "token": {
+        "create": ("token:create", "Make a token; it is shown only once."),
+        "list": ("token:list_tokens", "List tokens and what they may."),
+        "revoke": ("token:revoke", "Let nobody in with a token any more."),
     },
     "config": {
         "list": ("config:list_settings", "List settings, their defaults and where they come from."),

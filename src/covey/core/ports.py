@@ -17,7 +17,12 @@ from .view import Attempt, Branch, Change, Edit, Event, Filter, JobView, Page, P
 class Source(Protocol):
     """Where a pool gets its claims."""
 
-    database_id: str
+    is_served: bool  # behind a server: it beats for whoever waits, and wakes one of them when something is due
+    longest_wait_s: float  # what one `wait` may take
+    look_s: float  # how often a pool looks whether its neighbours still live
+
+    @property
+    def database_id(self) -> str: ...
 
     def settings(self) -> dict[str, Any]: ...
 

@@ -9,6 +9,7 @@ from .. import config
 from ..core.machine import SECOND, Signal, decide
 from ..env import failpoint
 from ..store.store import Store
+from . import requests
 from .again import repeated
 from .sealing import writing
 from .trees import Trees
@@ -83,6 +84,16 @@ def prune(store: Store, now: int) -> int:
     store.ask("prune_events", before=_before(settings["keep_events_seconds"], now), limit=BATCH)
     store.dialect.tidy()
     return pruned
+
+
+def forget_requests(store: Store, now: int) -> int:
+    """Requests that nobody will send again are gone, a bounded number a period. How many."""
+    if not store.ask("take_duty", name="requests", next_at=now + PERIOD, now=now):
+        return 0
+    forgotten = len(store.ask("prune_requests", before=now - requests.KEPT, limit=BATCH))
+    if forgotten == BATCH:  # more may be waiting right behind them, so the next turn goes on
+        store.ask("set_duty_cursor", name="requests", cursor=0, next_at=now)
+    return forgotten
 
 
 def sweep(store: Store, cursor: int, ended_before: Mapping[str, int], now: int) -> tuple[int | None, int]:

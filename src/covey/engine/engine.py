@@ -18,10 +18,11 @@ from ..core.view import Change, Edit, Filter, JobView
 from ..env import failpoint
 from ..errors import InvalidInput, NotFound, Refused, StillStopping
 from ..store.store import Store
-from . import arrivals, duties, reopen
+from . import arrivals, duties, reopen, requests
 from .again import repeated
 from .sealing import refuse, writing
 from .spawns import Queues
+from .tokens import Tokens
 from .trees import Trees
 from .turns import Turns
 from .views import Views
@@ -29,7 +30,7 @@ from .views import Views
 Ref = str | int
 
 
-class Engine(Turns, Views):
+class Engine(Turns, Views, Tokens):
     """Everything that can be asked of one database. Safe to share between threads; not across a fork."""
 
     def __init__(self, store: Store, *, clock: Callable[[], int], rng: Random) -> None:
@@ -42,36 +43,47 @@ class Engine(Turns, Views):
 
     # ── enqueue ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def enqueue(self, specs: Sequence[Spec]) -> list[Enqueued]:
-        """All of them are on disk, in order, or none is."""
+    def enqueue(self, specs: Sequence[Spec], *, request: str | None = None) -> list[Enqueued]:
+        """All of them are on disk, in order, or none is.
+
+        With a ``request``, a name that the caller chose for this very call, the same again is answered the same and
+        writes nothing, for an hour.
+        """
         for spec in specs:
             check.check_spec(spec)
-        if len(specs) == 1 and specs[0].queue in self._known_queues and arrivals.is_express(specs[0]):
+        if request is not None:
+            check.check_text(request, "request", most=200)
+        elif len(specs) == 1 and specs[0].queue in self._known_queues and arrivals.is_express(specs[0]):
             id = self._express(specs[0])
             if id is not None:
                 return [Enqueued(id)]
-        return self._enqueue(specs) if specs else []
+        return self._enqueue(specs, request) if specs else []
 
     @repeated
     def _express(self, spec: Spec) -> int | None:
         return self.store.insert_express(spec, self.clock())
 
     @repeated
-    def _enqueue(self, specs: Sequence[Spec]) -> list[Enqueued]:
+    def _enqueue(self, specs: Sequence[Spec], request: str | None) -> list[Enqueued]:
         with self.store.transaction():
             now = self.clock()
             queues = Queues(self.store)
             refuse(queues.sealed)
+            if request is not None and (before := requests.take(self.store, request, specs, now)) is not None:
+                return before
             answers = arrivals.admit(specs, self.store)
             fresh = arrivals.fresh(specs, answers)
             self._add_queues({spec.queue for spec in fresh}, now)
             ids = arrivals.insert(fresh, now, self.store, queues)
             if ids:
                 self.store.ring_for((spec.queue, spec.kind, spec.priority) for spec in fresh)
+            enqueued = arrivals.named(answers, ids)
+            if request is not None:
+                requests.answer(self.store, request, enqueued)
             failpoint("enqueue.before_commit")
         failpoint("enqueue.after_commit")
         self._known_queues.update(spec.queue for spec in fresh)
-        return arrivals.named(answers, ids)
+        return enqueued
 
     def enqueue_in(self, tx: object, specs: Sequence[Spec]) -> list[Enqueued]:
         """All of them, in order, are part of the transaction that is open on the caller's connection, or none is."""

@@ -34,6 +34,10 @@ Busy = list[tuple[str, str]] | None  # (queue, kind) that have work; None: not k
 class Turns:
     """The Source half of the engine."""
 
+    is_served = False
+    longest_wait_s = 1.0
+    look_s = 0.5
+
     store: Store
     clock: Callable[[], int]
     rng: Random
@@ -315,7 +319,8 @@ class Turns:
 
     def _do_duties(self, now: int) -> None:
         if now >= self._duties_at:
-            more = duties.prune(self.store, now) == duties.BATCH
+            done = duties.prune(self.store, now), duties.forget_requests(self.store, now)
+            more = duties.BATCH in done
             self._duties_at = now if more else now + duties.PERIOD
             duties.resume(self.store, now)
             duties.heal(self.store, now, self.rng)

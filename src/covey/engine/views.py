@@ -88,8 +88,8 @@ class Views:
             ear = None
         try:
             while True:
-                states: dict[int, str] = dict(self.store.ask("states_of", ids=json.dumps(open_ids)))
-                still = [id for id in open_ids if id in states and states[id] not in ENDED]
+                ended = self.ended(open_ids)
+                still = [id for id in open_ids if id not in ended]
                 if not still or (any_of and len(still) < len(open_ids)):
                     return True
                 open_ids = still
@@ -103,6 +103,11 @@ class Views:
         finally:
             if ear:
                 ear.close()
+
+    def ended(self, ids: Sequence[int]) -> set[int]:
+        """Those of them that have ended; a job that is no longer there has."""
+        states: dict[int, str] = dict(self.store.ask("states_of", ids=json.dumps(list(ids))))
+        return {id for id in ids if id not in states or states[id] in ENDED}
 
     def why(self, ref: Ref) -> Why:
         """Why the job is in its state, and what would change that."""

@@ -185,7 +185,7 @@ class Exchange:
             timed = time.monotonic() >= beat_at
             if not (timed or unknown or (events and self._closing) or self._worth_a_turn()):
                 if not self.on_rest():
-                    self._rest(beat_at)
+                    beat_at = self._rest(beat_at)
                 continue
             turn = self._compose(retry, events, held=timed or unknown)
             began = _boottime()
@@ -297,15 +297,23 @@ class Exchange:
         except (CoveyError, OSError) as error:
             self._log.store_failed(error)
 
-    def _rest(self, beat_at: float) -> None:
-        """Until something rings, is due, or must be said."""
+    def _rest(self, beat_at: float) -> float:
+        """Until something rings, is due, or must be said. When the next timed beat is."""
         self._look_around()
+        served = self._source.is_served
         left_s = beat_at - time.monotonic()
-        if self._due_at is not None:
+        if self._due_at is not None and not served:
             left_s = min(left_s, self._due_at - time.monotonic())
-        self._source.wait(self._pool, self._types.queues, max(0.001, min(left_s, 1.0)))
+        with self._lock:
+            has_room = any(want.limit > 0 for want in self._room([]))
+            idle = not self._held and not self._events
+        queues = self._types.queues if has_room else ()
+        left_s = max(0.001, min(left_s, self._source.longest_wait_s))
+        changed = self._source.wait(self._pool, queues, left_s)
         with self._lock:
             self._dry.clear()
+        # A server has heard us wait. With nothing in our hands there is nothing else that a beat would say.
+        return time.monotonic() + self._beat_s if served and idle and not changed else beat_at
 
 
 def _boottime() -> float:

@@ -19,8 +19,8 @@ from ..errors import Busy
 from ..log import Log
 from ..worker import cgroup, family
 
-PERIOD_S = 0.5
 AWAY_S = 3.0
+WATCHED_S = 1.0  # of the time between two looks, so much counts at least as watched
 
 
 class Neighbours:
@@ -37,7 +37,7 @@ class Neighbours:
         now = time.monotonic()
         if now < self._next and not force:
             return
-        self._next = now + PERIOD_S
+        self._next = now + self._source.look_s
         pools = self._source.pools()
         since_s, self._looked_at = now - self._looked_at, now
         if since_s > AWAY_S:  # nobody could look, and nobody could be heard
@@ -92,7 +92,7 @@ class Neighbours:
         if pool.beat != beat:
             self._beats[pool.id] = (pool.beat, 0.0)
             return False
-        silent_s += min(since_s, max(2 * PERIOD_S, pool.lease_s / 3))
+        silent_s += min(since_s, max(WATCHED_S, pool.lease_s / 3))
         self._beats[pool.id] = (beat, silent_s)
         return silent_s > pool.lease_s
 

@@ -27,6 +27,7 @@ class Table(NamedTuple):
 TABLES = (
     Table("config", ("key",)),
     Table("queues", ("name",)),
+    Table("tokens", ("id",)),
     Table("jobs", ("id",), heavy=("labels", "info", "children_info", "error")),
     Table("payloads", ("job_id",), heavy=("args",)),
     Table("results", ("job_id",), heavy=("body",)),
@@ -34,9 +35,10 @@ TABLES = (
     Table("edges", ("job_id", "waits_for")),
     Table("events", ("id",), heavy=("text",)),
 )
-# What belongs to the place and not to the queue: its identity is set, nobody works, duties begin anew.
-LEFT_OUT = frozenset({"meta", "pools", "workers", "duties", "receipts"})
-NUMBERED = ("jobs", "pools", "events")  # their ids are never given twice, also not in the new place
+# What belongs to the place and not to the queue: its identity is set, nobody works, duties begin anew, and who sent a
+# request there did so for that place.
+LEFT_OUT = frozenset({"meta", "pools", "workers", "duties", "receipts", "requests"})
+NUMBERED = ("jobs", "pools", "events", "tokens")  # their ids are never given twice, also not in the new place
 
 
 class Rows:

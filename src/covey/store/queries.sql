@@ -485,6 +485,41 @@ select waits_for, outcome from {edges} where job_id = :id order by outcome is no
 -- name: open_edges
 select count(*) from {edges} where job_id = :id and outcome is null
 
+-- ── requests and tokens ─────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: take_request
+-- Whoever asks the same meanwhile waits for our end, where writers run beside each other.
+insert into {requests} (id, digest, ids, at) values (:id, :digest, '[]', :now)
+on conflict (id) do update set digest = excluded.digest, ids = excluded.ids, at = excluded.at
+where {requests}.at < :since
+returning id
+
+-- name: request
+select digest, ids from {requests} where id = :id
+
+-- name: answer_request
+update {requests} set ids = :ids where id = :id
+
+-- name: prune_requests
+delete from {requests} where id in (select id from {requests} where at < :before order by at limit :limit)
+returning id
+
+-- name: insert_token
+insert into {tokens} (id, name, role, queues, digest, created_at, expires_at)
+values (:id, :name, :role, :queues, :digest, :now, :expires_at)
+
+-- name: tokens
+select id, name, role, queues, digest, created_at, expires_at, revoked_at from {tokens} order by id
+
+-- name: token
+select id, name, role, queues, digest, created_at, expires_at, revoked_at from {tokens} where id = :id
+
+-- name: id_of_token
+select id from {tokens} where name = :name
+
+-- name: revoke_token
+update {tokens} set revoked_at = :now where id = :id and revoked_at is null returning id
+
 -- ── duties ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: take_duty

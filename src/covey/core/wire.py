@@ -1,0 +1,736 @@
+"""What is said over HTTP: one table of endpoints for the server, the client, the OpenAPI document and the tests.
+
+A body is msgpack between Coveys and JSON for everybody else; both have the same fields. A breaking change gets a new
+prefix, so an old pool and a new server know at once that they do not fit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from .. import errors
+from .model import Claim, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
+from .view import Attempt, Branch, Change, Edit, Event, Filter, JobView, Page, PoolView, QueueView, Status, Why
+
+PROTOCOL = 1
+PREFIX = "/v1"
+JSON, MSGPACK = "application/json", "application/msgpack"
+MAX_WAIT_S = 60.0
+MAX_BODY = 2 << 20
+MAX_BATCH = 64 << 20  # of specs in one enqueue: all of them are stored, or none
+MAX_TURN = 256 << 20  # outputs of up to 2 MiB each travel in it
+
+Ref = str | int
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Role = Literal["read", "client", "worker", "admin"]
+
+ANY: frozenset[Role] = frozenset({"read", "client", "worker", "admin"})
+READ: frozenset[Role] = frozenset({"read", "client", "admin"})
+CHANGE: frozenset[Role] = frozenset({"client", "admin"})
+WORK: frozenset[Role] = frozenset({"worker", "admin"})
+RULE: frozenset[Role] = frozenset({"admin"})
+
+
+class Said(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What somebody asks. A field that nobody knows is a mistake that must not pass in silence."""
+
+
+class Health(Struct, frozen=True):
+    status: Literal["ready", "starting", "unavailable"]
+    version: str
+
+
+class ServerInfo(Struct, frozen=True):
+    """Whose server this is: a pool or a run that finds it knows whether it is the right one."""
+
+    database_id: str
+    version: str
+    protocol: int
+    pid: int
+
+
+class Failure(Struct, frozen=True):
+    code: str
+    message: str
+    job_id: int | None = None
+
+
+class Failed(Struct, frozen=True):
+    error: Failure
+
+
+# ── the worker protocol ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Answered(Struct, frozen=True):
+    """The answer to a turn; `seen` goes into the wait that follows, so that nothing rings unheard between the two."""
+
+    reply: Reply
+    seen: int
+
+
+class Wait(Said):
+    queues: tuple[str, ...] | None = None  # None: any; none at all: only to be told of a stop or a cancel
+    kinds: tuple[Kind, ...] = ("command", "sync", "async")
+    timeout_s: float = 30.0
+    seen: int | None = None
+
+
+class Woken(Struct, frozen=True):
+    changed: bool
+    seen: int
+
+
+class Reap(Said):
+    beat: int
+
+
+class Reaped(Struct, frozen=True):
+    jobs: int
+
+
+# ── one job at a time, for workers in any language ──────────────────────────────────────────────────────────────────
+
+
+class ClaimAsk(Said):
+    queues: tuple[str, ...] | None = None
+    kinds: tuple[Kind, ...] = ("command",)
+    lease_s: float = 60.0
+    name: str = "worker"
+
+
+class WaitParameter(Said):
+    wait: float = 0.0
+
+
+class Lent(Struct, frozen=True):
+    """A job for one worker. Each later request about it names `pool` and `fence`."""
+
+    pool: int
+    fence: int
+    lease_s: float
+    claim: Claim
+    job: JobView
+
+
+class Claimed(Struct, frozen=True):
+    lent: Lent | None  # None: nothing was there in time
+
+
+class Holding(Said):
+    pool: int
+    fence: int
+
+
+class Still(Struct, frozen=True):
+    cancelled: bool  # stop it, then report it with any outcome
+
+
+class Complete(Said):
+    pool: int
+    fence: int
+    result: Any = None
+    exit_code: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+
+
+class Fail(Said):
+    pool: int
+    fence: int
+    error: str
+    detail: str | None = None
+    exit_code: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    abort: bool = False  # never again: the job is dead
+    retry_after_s: float | None = None
+
+
+class SpawnAsk(Said):
+    pool: int
+    fence: int
+    jobs: list[dict[str, Any]]
+    relation: Literal["child", "sibling", "after"] = "child"
+
+
+class Spawned(Struct, frozen=True):
+    staged: int  # of this run in all: they exist once it completes
+
+
+class OutputAsk(Said):
+    pool: int
+    fence: int
+    stdout: str = ""
+    stderr: str = ""
+
+
+class Outcome(Struct, frozen=True):
+    id: int
+    state: str
+
+
+# ── producers and people ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Enqueue(Said):
+    """Specs as Covey's own clients make them."""
+
+    specs: list[Spec]
+    request: str | None = None
+
+
+class EnqueueJobs(Said):
+    """Jobs as people write them: the objects that `covey enqueue` takes, one or many; all are stored or none is."""
+
+    jobs: list[dict[str, Any]]
+    request: str | None = None  # the same again within an hour returns the same answer and stores nothing
+
+
+class Refs(Said):
+    refs: list[Ref]
+
+
+class RetryAsk(Said):
+    refs: list[Ref]
+    again: bool = False
+    all: bool = False
+
+
+class RemoveAsk(Said):
+    refs: list[Ref]
+    force: bool = False
+
+
+class WaitFor(Said):
+    ids: list[int]
+    any_of: bool = False
+    timeout_s: float = 30.0
+
+
+class Ended(Struct, frozen=True):
+    ended: bool
+
+
+class JobsQuery(Said):
+    state: tuple[str, ...] = ()
+    queue: str | None = None
+    task: str | None = None
+    batch: str | None = None
+    before: int | None = None
+    limit: int = 50
+
+
+class TreeQuery(Said):
+    limit: int = 50
+    after: int | None = None
+
+
+class EventsQuery(Said):
+    limit: int = 100
+
+
+class PoolEventsQuery(Said):
+    pool: int | None = None
+    after: int = 0
+    limit: int = 100
+
+
+class OutputQuery(Said):
+    out: int = 0  # bytes of each stream that were read already
+    err: int = 0
+    fence: int | None = None
+
+
+class LiveOutput(Struct, frozen=True):
+    """What a running attempt has written since; `more`: ask again with these places."""
+
+    fence: int
+    stdout: bytes
+    stderr: bytes
+    out: int
+    err: int
+
+
+class StreamQuery(Said):
+    job: tuple[str, ...] = ()
+
+
+class Pause(Said):
+    for_s: float | None = None
+
+
+class QueueRules(Said):
+    serial: bool | UnsetType = UNSET
+    concurrency: int | UnsetType | None = UNSET
+    max_depth: int | UnsetType = UNSET
+
+
+class StopPools(Said):
+    pools: list[int]
+
+
+class SettingText(Said):
+    value: str
+
+
+class SettingValue(Struct, frozen=True):
+    name: str
+    value: Any
+
+
+class Settings(Struct, frozen=True):
+    effective: dict[str, Any]
+    stored: dict[str, str]
+
+
+class Nothing(Struct, frozen=True):
+    """Done; there is nothing to say."""
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    name: str
+    method: Method
+    path: str
+    about: str
+    roles: frozenset[Role] | None  # None: open to everybody
+    gives: Any = Nothing
+    takes: Any = None  # the body
+    query: Any = None
+    scoped: bool = True  # whether a token for some queues only may use it: the server then looks at each queue
+    limit: int = MAX_BODY
+    stream: bool = False  # server-sent events
+    repeatable: bool | None = None  # whether asking twice does no more than asking once; None: as the method says
+
+    @property
+    def unsafe(self) -> bool:
+        """Whether it changes something, or could in the eyes of a browser."""
+        return self.method != "GET"
+
+    @property
+    def repeats(self) -> bool:
+        return self.method != "POST" if self.repeatable is None else self.repeatable
+
+
+def _table(*endpoints: Endpoint) -> dict[str, Endpoint]:
+    return {endpoint.name: endpoint for endpoint in endpoints}
+
+
+ENDPOINTS: dict[str, Endpoint] = _table(
+    Endpoint(name="health", method="GET", path="/health", about="Ready or not.", roles=None, gives=Health),
+    Endpoint(name="openapi", method="GET", path="/openapi.json", about="This document.", roles=None, gives=dict),
+    Endpoint(name="page", method="GET", path="/docs", about="This document as a page.", roles=None, gives=str),
+    Endpoint(
+        name="server", method="GET", path="/v1/server", about="Whose server this is.", roles=ANY, gives=ServerInfo
+    ),
+    # The worker protocol.
+    Endpoint(
+        name="register",
+        method="POST",
+        path="/v1/pools",
+        about="A pool is known and may take turns.",
+        roles=WORK,
+        takes=PoolInfo,
+        gives=Registered,
+    ),
+    Endpoint(
+        name="turn",
+        method="POST",
+        path="/v1/pools/{pool}/turn",
+        about="Reports in, claims out. Never blocks for work.",
+        roles=WORK,
+        takes=Turn,
+        gives=Answered,
+        limit=MAX_TURN,
+    ),
+    Endpoint(
+        name="wait",
+        method="POST",
+        repeatable=True,
+        path="/v1/pools/{pool}/wait",
+        about="Answers once something may have changed for this pool, or after the time-out.",
+        roles=WORK,
+        takes=Wait,
+        gives=Woken,
+    ),
+    Endpoint(
+        name="leave",
+        method="POST",
+        repeatable=True,
+        path="/v1/pools/{pool}/leave",
+        about="The pool is forgotten; what it still held is pending again.",
+        roles=WORK,
+    ),
+    Endpoint(
+        name="lost_pools",
+        method="GET",
+        path="/v1/pools/beats",
+        about="All pools as another pool judges them.",
+        roles=WORK,
+        gives=list[LostPool],
+    ),
+    Endpoint(
+        name="orphaned_pools",
+        method="GET",
+        path="/v1/pools/orphaned",
+        about="Pools that still hold jobs although they are not known any more.",
+        roles=WORK,
+        gives=list[int],
+    ),
+    Endpoint(
+        name="reap",
+        method="POST",
+        repeatable=True,
+        path="/v1/pools/{pool}/reap",
+        about="Hands back what a dead pool held, unless it has beaten since.",
+        roles=WORK,
+        takes=Reap,
+        gives=Reaped,
+        scoped=False,
+    ),
+    # One job at a time.
+    Endpoint(
+        name="claim",
+        method="POST",
+        path="/v1/jobs/claim",
+        about="One job with a lease of its own, for a worker in any language.",
+        roles=WORK,
+        takes=ClaimAsk,
+        query=WaitParameter,
+        gives=Claimed,
+    ),
+    Endpoint(
+        name="heartbeat",
+        method="POST",
+        repeatable=True,
+        path="/v1/jobs/{ref}/heartbeat",
+        about="The lease begins anew; says whether the job was cancelled.",
+        roles=WORK,
+        takes=Holding,
+        gives=Still,
+    ),
+    Endpoint(
+        name="complete",
+        method="POST",
+        repeatable=True,
+        path="/v1/jobs/{ref}/complete",
+        about="The run succeeded. The same again is answered the same.",
+        roles=WORK,
+        takes=Complete,
+        gives=Outcome,
+        limit=MAX_TURN,
+    ),
+    Endpoint(
+        name="fail",
+        method="POST",
+        repeatable=True,
+        path="/v1/jobs/{ref}/fail",
+        about="The run failed; the job's own policy says what follows.",
+        roles=WORK,
+        takes=Fail,
+        gives=Outcome,
+        limit=MAX_TURN,
+    ),
+    Endpoint(
+        name="spawn",
+        method="POST",
+        path="/v1/jobs/{ref}/spawn",
+        about="Jobs that come into being with the run's success, and only then.",
+        roles=WORK,
+        takes=SpawnAsk,
+        gives=Spawned,
+        limit=MAX_BATCH,
+    ),
+    Endpoint(
+        name="write_output",
+        method="POST",
+        path="/v1/jobs/{ref}/output",
+        about="More of what the run writes; it can be followed at once.",
+        roles=WORK,
+        takes=OutputAsk,
+    ),
+    # Producers and people.
+    Endpoint(
+        name="enqueue_jobs",
+        method="POST",
+        repeatable=True,
+        path="/v1/jobs",
+        about="Jobs as objects: command or task, and what `covey enqueue` takes.",
+        roles=CHANGE,
+        takes=EnqueueJobs,
+        gives=list[Enqueued],
+        limit=MAX_BATCH,
+    ),
+    Endpoint(
+        name="enqueue",
+        method="POST",
+        repeatable=True,
+        path="/v1/jobs/specs",
+        about="Jobs as Covey's own clients write them.",
+        roles=CHANGE,
+        takes=Enqueue,
+        gives=list[Enqueued],
+        limit=MAX_BATCH,
+    ),
+    Endpoint(
+        name="list_jobs",
+        method="GET",
+        path="/v1/jobs",
+        about="Jobs, newest first.",
+        roles=READ,
+        query=JobsQuery,
+        gives=Page,
+    ),
+    Endpoint(
+        name="jobs",
+        method="POST",
+        repeatable=True,
+        path="/v1/jobs/find",
+        about="The same with a filter of any size.",
+        roles=READ,
+        takes=Filter,
+        gives=Page,
+    ),
+    Endpoint(
+        name="wait_for",
+        method="POST",
+        repeatable=True,
+        path="/v1/jobs/wait",
+        about="Answers once all (or any) of these jobs have ended, or after the time-out.",
+        roles=READ,
+        takes=WaitFor,
+        gives=Ended,
+    ),
+    Endpoint(
+        name="cancel",
+        method="POST",
+        repeatable=True,
+        path="/v1/jobs/cancel",
+        about="None of them runs any more.",
+        roles=CHANGE,
+        takes=Refs,
+        gives=list[Change],
+    ),
+    Endpoint(
+        name="retry",
+        method="POST",
+        path="/v1/jobs/retry",
+        about="They run again.",
+        roles=CHANGE,
+        takes=RetryAsk,
+        gives=list[Change],
+    ),
+    Endpoint(
+        name="remove",
+        method="POST",
+        path="/v1/jobs/remove",
+        about="They are gone, with all that is known of them.",
+        roles=CHANGE,
+        takes=RemoveAsk,
+        gives=list[Change],
+    ),
+    Endpoint(name="job", method="GET", path="/v1/jobs/{ref}", about="One job.", roles=READ, gives=JobView),
+    Endpoint(
+        name="edit",
+        method="PATCH",
+        path="/v1/jobs/{ref}",
+        about="A job that has not started has the new settings.",
+        roles=CHANGE,
+        takes=Edit,
+        gives=JobView,
+    ),
+    Endpoint(
+        name="history",
+        method="GET",
+        path="/v1/jobs/{ref}/history",
+        about="Attempts that had something to say, and what they wrote.",
+        roles=READ,
+        gives=list[Attempt],
+    ),
+    Endpoint(
+        name="output",
+        method="GET",
+        path="/v1/jobs/{ref}/output",
+        about="What the running attempt has written so far.",
+        roles=READ,
+        query=OutputQuery,
+        gives=LiveOutput,
+    ),
+    Endpoint(
+        name="why",
+        method="GET",
+        path="/v1/jobs/{ref}/why",
+        about="Why the job is where it is, and what would move it.",
+        roles=READ,
+        gives=Why,
+    ),
+    Endpoint(
+        name="events",
+        method="GET",
+        path="/v1/jobs/{ref}/events",
+        about="What happened to it, newest first.",
+        roles=READ,
+        query=EventsQuery,
+        gives=list[Event],
+    ),
+    Endpoint(
+        name="tree",
+        method="GET",
+        path="/v1/jobs/{ref}/tree",
+        about="The job and one page of its children.",
+        roles=READ,
+        query=TreeQuery,
+        gives=Branch,
+    ),
+    Endpoint(
+        name="all_events",
+        method="GET",
+        path="/v1/events",
+        about="What happened lately.",
+        roles=READ,
+        query=EventsQuery,
+        gives=list[Event],
+        scoped=False,
+    ),
+    Endpoint(
+        name="stream",
+        method="GET",
+        path="/v1/stream",
+        about="Changes as server-sent events: of these jobs until they have ended, or of the whole queue.",
+        roles=READ,
+        query=StreamQuery,
+        gives=str,
+        stream=True,
+    ),
+    Endpoint(
+        name="status",
+        method="GET",
+        path="/v1/status",
+        about="The queue at a glance.",
+        roles=READ,
+        gives=Status,
+        scoped=False,
+    ),
+    Endpoint(name="queues", method="GET", path="/v1/queues", about="All queues.", roles=READ, gives=list[QueueView]),
+    Endpoint(
+        name="set_queue",
+        method="PATCH",
+        path="/v1/queues/{queue}",
+        about="How the queue is worked from now on.",
+        roles=RULE,
+        takes=QueueRules,
+    ),
+    Endpoint(
+        name="pause",
+        method="POST",
+        repeatable=True,
+        path="/v1/queues/{queue}/pause",
+        about="Nothing more of it is started.",
+        roles=RULE,
+        takes=Pause,
+    ),
+    Endpoint(
+        name="resume",
+        method="POST",
+        repeatable=True,
+        path="/v1/queues/{queue}/resume",
+        about="It goes on.",
+        roles=RULE,
+    ),
+    Endpoint(
+        name="pool_views",
+        method="GET",
+        path="/v1/pools",
+        about="Pools and their workers.",
+        roles=READ,
+        gives=list[PoolView],
+        scoped=False,
+    ),
+    Endpoint(
+        name="pool_events",
+        method="GET",
+        path="/v1/pools/events",
+        about="What happened to pools and workers.",
+        roles=READ,
+        query=PoolEventsQuery,
+        gives=list[Event],
+        scoped=False,
+    ),
+    Endpoint(
+        name="stop_pools",
+        method="POST",
+        repeatable=True,
+        path="/v1/pools/stop",
+        about="These pools finish what they run and leave.",
+        roles=RULE,
+        takes=StopPools,
+        scoped=False,
+    ),
+    Endpoint(
+        name="settings",
+        method="GET",
+        path="/v1/config",
+        about="Every setting, and what is stored of them.",
+        roles=ANY,
+        gives=Settings,
+    ),
+    Endpoint(
+        name="set_setting",
+        method="PUT",
+        path="/v1/config/{name}",
+        about="The setting holds from now on.",
+        roles=RULE,
+        takes=SettingText,
+        gives=SettingValue,
+        scoped=False,
+    ),
+    Endpoint(
+        name="unset_setting",
+        method="DELETE",
+        path="/v1/config/{name}",
+        about="Back to the default.",
+        roles=RULE,
+        gives=SettingValue,
+        scoped=False,
+    ),
+)
+
+# ── errors ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# The most special first: an error is what the first of them says that fits.
+CODES: dict[str, tuple[type[errors.CoveyError], int]] = {
+    "too_large": (errors.TooLarge, 413),
+    "invalid_input": (errors.InvalidInput, 400),
+    "not_found": (errors.NotFound, 404),
+    "duplicate": (errors.Duplicate, 409),
+    "still_stopping": (errors.StillStopping, 409),
+    "spawn_refused": (errors.SpawnRefused, 409),
+    "refused": (errors.Refused, 409),
+    "busy": (errors.Busy, 503),
+    "undone": (errors.Undone, 503),
+    "unknown": (errors.Unknown, 503),
+    "no_queue": (errors.NoQueue, 503),
+    "schema": (errors.SchemaError, 503),
+    "unreachable": (errors.Unreachable, 503),
+    "store": (errors.StoreError, 503),
+    "lease_lost": (errors.LeaseLost, 409),
+    "unauthorized": (errors.Unauthorized, 401),
+    "forbidden": (errors.Forbidden, 403),
+    "failed": (errors.CoveyError, 500),
+}
+
+
+def failure_of(error: errors.CoveyError) -> tuple[int, Failed]:
+    """(HTTP status, what the other side is told)."""
+    code = next(code for code, (kind, _) in CODES.items() if isinstance(error, kind))
+    return CODES[code][1], Failed(Failure(code, str(error), getattr(error, "job_id", None)))
+
+
+def error_of(failure: Failure) -> errors.CoveyError:
+    """The error as if it had been raised here. A code of a newer server is a plain one."""
+    kind = CODES.get(failure.code, CODES["failed"])[0]
+    if kind is errors.Duplicate:
+        return errors.Duplicate(failure.message, failure.job_id or 0)
+    return kind(failure.message)

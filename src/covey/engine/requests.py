@@ -1,0 +1,40 @@
+"""Enqueues with a name of their own: sent twice because an answer was lost, written once, answered the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+
+import msgspec
+
+from ..core.machine import SECOND
+from ..core.model import Enqueued, Spec
+from ..errors import InvalidInput
+from ..store.store import Store
+
+KEPT = 3600 * SECOND
+
+
+def take(store: Store, request: str, specs: Sequence[Spec], now: int) -> list[Enqueued] | None:
+    """None: it is new, and ours until the transaction ends. Else what was answered the first time.
+
+    Taken before anything is looked at: of two at the same instant the second waits here, and sees all or nothing of
+    what the first one wrote.
+    """
+    asked = _digest(specs)
+    if store.ask("take_request", id=request, digest=asked, now=now, since=now - KEPT):
+        return None
+    ((known, ids),) = store.ask("request", id=request)
+    if known != asked:
+        raise InvalidInput(f"the request {request!r} was answered before, but asked for other jobs; give it a new id")
+    return [Enqueued(id, existing) for id, existing in json.loads(ids)]
+
+
+def answer(store: Store, request: str, enqueued: Sequence[Enqueued]) -> None:
+    """Whoever asks again hears this."""
+    store.ask("answer_request", id=request, ids=json.dumps([(each.id, each.existing) for each in enqueued]))
+
+
+def _digest(specs: Sequence[Spec]) -> str:
+    return sha256(msgspec.json.encode(specs, order="deterministic")).hexdigest()

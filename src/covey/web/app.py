@@ -1,0 +1,132 @@
+"""The server as an ASGI application: who asks, what for, the answer, and what is said when something is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Iterable
+from typing import Any
+
+from ..core import wire
+from ..core.wire import JSON, Endpoint
+from ..errors import CoveyError, Unauthorized
+from ..log import Log
+from .desk import Desk, Open
+from .gatekeeper import Gatekeeper, Guest
+from .hub import Hub
+from .openapi import document, page
+from .request import Gone, HttpError, Receive, Request, Scope, Send, failed, route, written
+from .stream import Streams
+from .turning import Turner
+from .verbs import Call, Verbs
+
+THREADS = 4
+SAFETY = [  # on every answer
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+]
+
+
+class App:
+    """Made on the event loop that it serves; `close` it from elsewhere than that loop's thread, or from a worker."""
+
+    def __init__(
+        self,
+        open: Open,
+        log: Log,
+        *,
+        names: Iterable[str] = (),
+        is_local: bool = True,
+        needs_token: bool = False,
+    ) -> None:
+        self._log = log
+        self._desk = Desk(open, THREADS)
+        self._turner = Turner(open)
+        self._hub = Hub(open, log)
+        self._verbs = Verbs(self._desk, self._turner, self._hub)
+        self._streams = Streams(self._desk, self._hub)
+        self._gatekeeper = Gatekeeper(self._desk, names=names, is_local=is_local, needs_token=needs_token)
+
+    def stop_waiting(self) -> None:
+        """Whoever waits for something is told that nothing has happened, and new ones do not wait."""
+        self._streams.close()
+        self._hub.dismiss()
+
+    async def close(self) -> None:
+        """Nothing runs and nothing is open; who waits is answered first."""
+        self.stop_waiting()
+        loop = asyncio.get_running_loop()
+        for part in (self._hub, self._turner, self._desk):
+            await loop.run_in_executor(None, part.close)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        headers: list[tuple[str, str]] = []
+        try:
+            endpoint, names = self._find(request)
+            if endpoint.stream:
+                await self._stream(endpoint, names, request, send)
+                return
+            status, value = 200, await self._answer(endpoint, names, request)
+        except Gone:
+            return
+        except HttpError as error:
+            status, value, headers = error.status, failed(error.code, str(error)), error.headers
+        except CoveyError as error:
+            status, value = wire.failure_of(error)
+            if isinstance(error, Unauthorized):
+                headers = [("www-authenticate", "Bearer")]
+        except Exception as error:
+            self._log.broke(request.method, traceback.format_exc())
+            status, value = 500, failed("internal", f"the server failed ({type(error).__name__}); its log says more")
+        await self._send(send, request, status, value, headers)
+
+    def _find(self, request: Request) -> tuple[Endpoint, dict[str, str]]:
+        self._gatekeeper.check_place(request)
+        return route(request.method, request.segments())
+
+    async def _call(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> Call:
+        guest = Guest("read") if endpoint.roles is None else await self._gatekeeper.admit(request, endpoint)
+        return Call(guest, names, request.query(endpoint.query), await request.body(endpoint))
+
+    async def _answer(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> Any:
+        if endpoint.name == "openapi":
+            return document()
+        if endpoint.name == "page":
+            return page()
+        call = await self._call(endpoint, names, request)
+        if endpoint.name not in WAITING:
+            return await self._verbs.answer(endpoint, call)
+        # Whoever hangs up while he waits gives his place free at once.
+        answering = asyncio.ensure_future(self._verbs.answer(endpoint, call))
+        leaving = asyncio.ensure_future(request.gone())
+        try:
+            await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():
+                raise Gone
+            return answering.result()
+        finally:
+            for each in (answering, leaving):
+                each.cancel()
+
+    async def _stream(self, endpoint: Endpoint, names: dict[str, str], request: Request, send: Send) -> None:
+        call = await self._call(endpoint, names, request)
+        await self._streams.serve(call, request, send, SAFETY)
+
+    async def _send(self, send: Send, request: Request, status: int, value: Any, more: list[tuple[str, str]]) -> None:
+        if isinstance(value, str):
+            body, kind = value.encode(), "text/html; charset=utf-8"
+        else:
+            kind = request.speaks if status != 200 or not isinstance(value, dict) else JSON
+            body = written(value, kind)
+        headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode()), *SAFETY]
+        headers += [(name.encode(), text.encode("latin-1")) for name, text in more]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
+
+
+WAITING = ("wait", "wait_for", "claim")

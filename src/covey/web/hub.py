@@ -1,0 +1,246 @@
+"""Who waits for what: pools for work, people for jobs to end. Woken by the bell, at the latest by the next look.
+
+A ring says only that something may have changed. One thread looks what, once for everybody, and wakes as many pools as
+there are jobs for: five hundred idle pools must not all come running for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from ..core.model import Stirrings
+from ..engine.engine import Engine
+from ..errors import CoveyError
+from ..log import Log
+from ..store.dialect import Listener
+from .desk import Open
+
+LOOK_S = 1.0
+BEAT_S = 1.0
+GATHER_S = 0.005  # after a ring: what else ends in this moment is told with it
+
+Told = tuple[bool, frozenset[Any]]
+
+
+class Waiter(Struct, eq=False):
+    pool: int
+    queues: tuple[str, ...] | None
+    kinds: tuple[str, ...]
+    future: asyncio.Future[bool]
+
+    def wants(self, queue: str, kind: str) -> bool:
+        return kind in self.kinds and (self.queues is None or queue in self.queues)
+
+
+class Hub:
+    """Used from one event loop; its threads speak to that loop only."""
+
+    def __init__(self, open: Open, log: Log) -> None:
+        self._open, self._log = open, log
+        self._loop = asyncio.get_running_loop()
+        self.seen = 0  # how often the bell was rung
+        self._waiters: dict[Waiter, None] = {}  # in the order of their arrival
+        self._told: dict[int, Told] = {}  # what a pool was last woken for, beside work
+        self._beating: set[int] = set()
+        self._watched: dict[asyncio.Future[None], tuple[int, ...]] = {}  # who waits for jobs to end
+        self._pulses: set[asyncio.Event] = set()  # who wants to know of any change
+        self.dismissed = False
+        self._closed = threading.Event()
+        self._ears: list[Listener] = []
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(act,), name=f"covey-{name}", daemon=True)
+            for name, act in (("hub", self._watch_work), ("ends", self._watch_ends), ("beats", self._beat))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        for ear in list(self._ears):
+            ear.wake()
+        for thread in self._threads:
+            thread.join()
+
+    # ── on the event loop ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def heard(self, pool: int) -> None:
+        """A pool spoke: its beat moves with the next ones that are written."""
+        self._beating.add(pool)
+
+    def awake(self, pool: int) -> None:
+        """A pool takes a turn, so it waits no longer, whatever a connection of its own still believes."""
+        for waiter in [waiter for waiter in self._waiters if waiter.pool == pool]:
+            self._answer(waiter, False)
+
+    async def wait(
+        self, pool: int, queues: tuple[str, ...] | None, kinds: tuple[str, ...], timeout_s: float, seen: int | None
+    ) -> bool:
+        """True once something may have changed for this pool; False after the time-out."""
+        self.heard(pool)
+        if self.dismissed:
+            return False
+        if seen is not None and seen != self.seen:
+            return True  # it rang between the last answer and this question (or another server gave that answer)
+        waiter = Waiter(pool, queues, kinds, self._loop.create_future())
+        self._waiters[waiter] = None
+        try:
+            return await asyncio.wait_for(waiter.future, timeout_s)
+        except TimeoutError:
+            return False
+        finally:
+            self._waiters.pop(waiter, None)
+            self.heard(pool)
+
+    @contextlib.contextmanager
+    def watch(self, ids: Sequence[int]) -> Iterator[asyncio.Future[None]]:
+        """A future that is done when one of these jobs has ended. Watch first, then look: so no end is missed."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._watched[future] = tuple(ids)
+        try:
+            yield future
+        finally:
+            self._watched.pop(future, None)
+
+    @contextlib.contextmanager
+    def pulse(self) -> Iterator[asyncio.Event]:
+        """An event that is set whenever something may have changed."""
+        event = asyncio.Event()
+        self._pulses.add(event)
+        try:
+            yield event
+        finally:
+            self._pulses.discard(event)
+
+    def dismiss(self) -> None:
+        """Everybody who waits is answered, and whoever comes from now on does not wait."""
+        self.dismissed = True
+        for waiter in list(self._waiters):
+            self._answer(waiter, False)
+        for future in self._watched:
+            if not future.done():
+                future.set_result(None)
+        self._pulse()
+
+    def _wake(self, found: Stirrings) -> None:
+        """As many pools as there is work for, in the order of their arrival; and those that must stop something."""
+        left = {(queue, kind): count for queue, kind, count in found.ready}
+        due = found.due_at is not None and found.due_at <= found.now
+        self._told = {pool: told for pool, told in self._told.items() if pool in found.stops or pool in found.cancels}
+        for waiter in list(self._waiters):
+            lane = next((lane for lane, count in left.items() if count > 0 and waiter.wants(*lane)), None)
+            if lane is not None:
+                left[lane] -= 1
+            if lane is not None or due or self._is_news(waiter.pool, found):
+                due = False  # one of them promotes what is due, and rings for the others
+                self._answer(waiter, True)
+        self._pulse()
+
+    def _is_news(self, pool: int, found: Stirrings) -> bool:
+        told = pool in found.stops, frozenset(found.cancels.get(pool, ()))
+        if told == (False, frozenset()) or told == self._told.get(pool):
+            return False
+        self._told[pool] = told
+        return True
+
+    def _answer(self, waiter: Waiter, changed: bool) -> None:
+        self._waiters.pop(waiter, None)
+        if not waiter.future.done():
+            waiter.future.set_result(changed)
+
+    def _pulse(self) -> None:
+        for event in self._pulses:
+            event.set()
+
+    def _tell_ended(self, ended: set[int]) -> None:
+        for future, ids in list(self._watched.items()):
+            if not future.done() and not ended.isdisjoint(ids):
+                future.set_result(None)
+        self._pulse()
+
+    def _lose(self, lost: set[int]) -> None:
+        for waiter in [waiter for waiter in self._waiters if waiter.pool in lost]:
+            self._answer(waiter, True)
+
+    # ── threads ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _guarded(self, act: Any) -> None:
+        """A store that fails for a while ends no thread."""
+        engine: Engine | None = None
+        while not self._closed.is_set():
+            try:
+                engine = engine or self._open()
+                act(engine)
+            except (CoveyError, OSError) as error:
+                self._log.store_failed(error)
+                self._closed.wait(1.0)
+        if engine:
+            engine.close()
+
+    def _listen(self, engine: Engine, who: str) -> Listener | None:
+        try:
+            ear = engine.store.listen(who)
+        except OSError:
+            return None
+        self._ears.append(ear)
+        if self._closed.is_set():
+            ear.wake()
+        return ear
+
+    def _hear(self, ear: Listener | None, timeout_s: float) -> bool:
+        if ear is not None:
+            return ear.wait(timeout_s)
+        self._closed.wait(min(timeout_s, 0.1))
+        return True
+
+    def _watch_work(self, engine: Engine) -> None:
+        ear = self._listen(engine, "pool")
+        left_s = LOOK_S
+        try:
+            while not self._closed.is_set():
+                if self._hear(ear, left_s):
+                    self.seen += 1  # before the look: who asks from now on was not part of it
+                left_s = LOOK_S
+                if self._waiters or self._pulses:
+                    found = engine.stirrings()
+                    if found.due_at is not None:
+                        left_s = min(LOOK_S, max(0.001, (found.due_at - found.now) / 1e6))
+                    self._post(self._wake, found)
+                    if found.due_at is not None and found.due_at <= found.now:
+                        left_s = 0.05  # whoever was woken for it needs a moment
+        finally:
+            self._drop(ear)
+
+    def _watch_ends(self, engine: Engine) -> None:
+        ear = self._listen(engine, "end")
+        try:
+            while not self._closed.is_set():
+                rung = self._hear(ear, LOOK_S)
+                ids = {id for watched in list(self._watched.values()) for id in watched}
+                if rung and len(ids) > 1000:
+                    time.sleep(GATHER_S * 10)
+                if ids or self._pulses:
+                    self._post(self._tell_ended, engine.ended(list(ids)) if ids else set())
+        finally:
+            self._drop(ear)
+
+    def _beat(self, engine: Engine) -> None:
+        while not self._closed.wait(BEAT_S):
+            beating, self._beating = self._beating, set()
+            if beating and (lost := engine.beat(sorted(beating))):
+                self._post(self._lose, lost)
+
+    def _drop(self, ear: Listener | None) -> None:
+        if ear is not None:
+            self._ears.remove(ear)
+            ear.close()
+
+    def _post(self, act: Any, *args: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is gone: so is everybody who waited
+            self._loop.call_soon_threadsafe(act, *args)

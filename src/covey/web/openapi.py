@@ -1,0 +1,143 @@
+"""The OpenAPI document, made from the table of endpoints, and a page that shows it."""
+
+from __future__ import annotations
+
+import html
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from .. import __version__
+from ..core.wire import ENDPOINTS, JSON, MSGPACK, Endpoint, Failed
+
+ERRORS = {
+    "400": "What was asked makes no sense.",
+    "401": "A token is needed, or this one is not known.",
+    "403": "The token does not allow it, or another site's page asked.",
+    "404": "There is no such thing.",
+    "405": "The path knows other methods.",
+    "408": "The body did not arrive in time.",
+    "409": "It makes sense, but not now.",
+    "413": "It is too large.",
+    "415": "The body is written in a way that is not known here.",
+    "421": "The server is not called that.",
+    "503": "The queue cannot be used right now.",
+}
+
+
+@cache
+def document() -> dict[str, Any]:
+    kinds = [kind for endpoint in ENDPOINTS.values() for kind in (endpoint.takes, endpoint.gives) if _is_named(kind)]
+    schemas, components = msgspec.json.schema_components([*kinds, Failed], ref_template="#/components/schemas/{name}")
+    named = dict(zip([*map(str, kinds), "failed"], schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in ENDPOINTS.values():
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, named)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Covey",
+            "version": __version__,
+            "description": "A durable job queue over HTTP. Bodies are JSON, or msgpack with the same fields.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _is_named(kind: Any) -> bool:
+    return kind is not None and kind is not str and kind is not dict
+
+
+def _operation(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any]:
+    parameters = [
+        {"name": part[1:-1], "in": "path", "required": True, "schema": _name_schema(part[1:-1])}
+        for part in endpoint.path.split("/")
+        if part.startswith("{")
+    ]
+    if endpoint.query is not None:
+        fields = msgspec.json.schema_components([endpoint.query])[1][endpoint.query.__name__]
+        parameters += [
+            {"name": name, "in": "query", "required": False, "schema": schema}
+            for name, schema in fields["properties"].items()
+        ]
+    if endpoint.stream:
+        content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
+    elif endpoint.gives is str:
+        content = {"text/html": {"schema": {"type": "string"}}}
+    elif endpoint.gives is dict:
+        content = {JSON: {"schema": {"type": "object"}}}
+    else:
+        content = {JSON: {"schema": named[str(endpoint.gives)]}}
+    operation: dict[str, Any] = {
+        "operationId": endpoint.name,
+        "summary": endpoint.about,
+        "parameters": parameters,
+        "responses": {"200": {"description": "Done.", "content": content}} | _failures(named["failed"]),
+    }
+    if endpoint.roles is not None:
+        operation["security"] = [{"token": []}]
+        operation["description"] = f"For tokens of the roles {', '.join(sorted(endpoint.roles))}."
+    if endpoint.takes is not None:
+        schema = named[str(endpoint.takes)]
+        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
+    return operation
+
+
+def _name_schema(name: str) -> dict[str, Any]:
+    return {"type": "integer", "minimum": 0} if name == "pool" else {"type": "string", "minLength": 1}
+
+
+def _failures(schema: Any) -> dict[str, Any]:
+    content = {JSON: {"schema": schema}}
+    return {status: {"description": about, "content": content} for status, about in ERRORS.items()}
+
+
+@cache
+def page() -> str:
+    """All endpoints on one page, without a script: it works in any browser and asks nobody for anything."""
+    rows = "\n".join(
+        f"<tr><td><b>{endpoint.method}</b><td><code>{html.escape(endpoint.path)}</code><td>{html.escape(endpoint.about)}"
+        f"<td>{', '.join(sorted(endpoint.roles)) if endpoint.roles else 'everybody'}"
+        f"<td>{html.escape(_type_name(endpoint.takes))}<td>{html.escape(_type_name(endpoint.gives))}"
+        for endpoint in ENDPOINTS.values()
+    )
+    return _PAGE.format(version=html.escape(__version__), rows=rows, json=JSON, msgpack=MSGPACK)
+
+
+def _type_name(kind: Any) -> str:
+    if kind is None:
+        return ""
+    return str(getattr(kind, "__name__", kind)) if not getattr(kind, "__args__", None) else f"list of {_inner(kind)}"
+
+
+def _inner(kind: Any) -> str:
+    return ", ".join(arg.__name__ for arg in kind.__args__)
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Covey {version}: the HTTP interface</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; }}
+div {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; }}
+td, th {{ text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #ccc; }}
+@media (prefers-color-scheme: dark) {{ body {{ background: #111; color: #ddd; }} a {{ color: #9cf; }} }}
+</style>
+<h1>Covey {version}</h1>
+<p>Bodies are <code>{json}</code>, or <code>{msgpack}</code> with the same fields. A token goes into
+<code>Authorization: Bearer …</code>. Errors are <code>{{"error": {{"code", "message"}}}}</code>.
+The whole description: <a href="/openapi.json">/openapi.json</a>.</p>
+<div><table>
+<tr><th>method<th>path<th>what it does<th>roles<th>takes<th>gives
+{rows}
+</table></div>
+</html>
+"""

@@ -1,0 +1,177 @@
+"""One request as it comes in, and the answer to it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, get_origin
+from urllib.parse import parse_qs, unquote
+
+import msgspec
+
+from ..core.wire import ENDPOINTS, JSON, MSGPACK, Endpoint, Failed, Failure
+from ..errors import CoveyError, InvalidInput, NotFound
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+BODY_S = 10.0  # for a body to arrive, and a second more …
+BODY_PACE = 64 << 10  # … for so many bytes of it
+DEEPEST = 100  # levels of lists and objects in a body
+
+
+class Gone(Exception):
+    """Who asked has hung up."""
+
+
+class HttpError(CoveyError):
+    """An error that only HTTP knows."""
+
+    def __init__(self, status: int, code: str, message: str, headers: Iterable[tuple[str, str]] = ()) -> None:
+        super().__init__(message)
+        self.status, self.code, self.headers = status, code, list(headers)
+
+
+class Request:
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._scope, self._receive = scope, receive
+        self.method: str = scope["method"]
+        self.headers: dict[str, str] = {}
+        self.hosts: list[str] = []
+        for name, value in scope["headers"]:
+            key, text = name.decode("latin-1"), value.decode("latin-1")
+            if key == "host":
+                self.hosts.append(text)
+            self.headers[key] = text
+
+    @property
+    def speaks(self) -> str:
+        """How the answer shall be written."""
+        return MSGPACK if MSGPACK in self.headers.get("accept", "") else JSON
+
+    def segments(self) -> list[str]:
+        """The path in pieces, each decoded on its own: an encoded slash is part of a name."""
+        raw: bytes = self._scope.get("raw_path") or self._scope["path"].encode()
+        try:
+            return [unquote(part, errors="strict") for part in raw.decode("ascii").split("/")[1:]]
+        except UnicodeDecodeError:
+            raise InvalidInput("the path is not UTF-8; encode names with %XX") from None
+
+    def query(self, kind: Any) -> Any:
+        """The query string as that struct."""
+        text: str = self._scope["query_string"].decode("latin-1")
+        if kind is None:
+            return None
+        try:
+            given = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=1000)
+        except (ValueError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"the query string cannot be read: {error}") from None
+        types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+        values = {name: each if _is_list(types.get(name)) else each[-1] for name, each in given.items()}
+        return _converted(values, kind)
+
+    async def body(self, endpoint: Endpoint) -> Any:
+        """What was sent, as the struct that the endpoint takes."""
+        data = await self._read(endpoint.limit)
+        if endpoint.takes is None:
+            return None
+        said = self.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+        if said == MSGPACK:
+            decode = msgspec.msgpack.decode
+        elif said == JSON:
+            decode = msgspec.json.decode  # type: ignore[assignment]
+        else:
+            raise HttpError(415, "unsupported_media_type", f"content-type {said!r}: send {JSON} or {MSGPACK}")
+        try:
+            return decode(data, type=endpoint.takes)
+        except RecursionError:
+            raise InvalidInput("the body is nested too deeply") from None
+        except (msgspec.DecodeError, UnicodeDecodeError, ValueError, OverflowError) as error:
+            raise InvalidInput(f"the body is not what {endpoint.name} takes: {error}") from None
+
+    async def _read(self, limit: int) -> bytes:
+        length = self.headers.get("content-length")
+        if length is not None and (not length.isdecimal() or int(length) > limit):
+            raise _too_large(limit)
+        parts = bytearray()
+        began = time.monotonic()
+        while True:
+            left_s = began + BODY_S + len(parts) / BODY_PACE - time.monotonic()
+            try:
+                message = await asyncio.wait_for(self._receive(), max(0.0, left_s))
+            except TimeoutError:
+                raise HttpError(408, "too_slow", "the body did not arrive in time", [("connection", "close")]) from None
+            if message["type"] == "http.disconnect":
+                raise Gone
+            parts += message.get("body", b"")
+            if len(parts) > limit:
+                raise _too_large(limit)
+            if not message.get("more_body"):
+                return bytes(parts)
+
+    async def gone(self) -> None:
+        """Returns when who asked has hung up."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+def _too_large(limit: int) -> HttpError:
+    # What is still on its way cannot be told from the next request.
+    return HttpError(413, "too_large", f"the body is over the limit of {limit:,} bytes", [("connection", "close")])
+
+
+def _is_list(kind: Any) -> bool:
+    return get_origin(kind) in (tuple, list)
+
+
+def _converted(values: Any, kind: Any) -> Any:
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except (msgspec.ValidationError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"the query string: {error}") from None
+
+
+# ── which endpoint ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+_ROUTES: list[tuple[list[str], Endpoint]] = [
+    (endpoint.path.split("/")[1:], endpoint) for endpoint in ENDPOINTS.values()
+]
+# Fixed words before names: /v1/jobs/wait is an endpoint, not a job.
+_ROUTES.sort(key=lambda route: sum(part.startswith("{") for part in route[0]))
+
+
+def route(method: str, segments: list[str]) -> tuple[Endpoint, dict[str, str]]:
+    """The endpoint for a path, and the names in it. NotFound, or 405 with what is allowed."""
+    wanted = "GET" if method == "HEAD" else method
+    allowed: list[str] = []
+    for parts, endpoint in _ROUTES:
+        if len(parts) != len(segments):
+            continue
+        names = {}
+        for part, segment in zip(parts, segments, strict=True):
+            if part.startswith("{"):
+                names[part[1:-1]] = segment
+            elif part != segment:
+                break
+        else:
+            if endpoint.method == wanted:
+                return endpoint, names
+            allowed.append(endpoint.method)
+    if allowed:
+        raise HttpError(
+            405, "method_not_allowed", f"{method} is not for this path", [("allow", ", ".join(sorted(set(allowed))))]
+        )
+    raise NotFound("no such path; /openapi.json names all there are")
+
+
+# ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def written(value: Any, speaks: str) -> bytes:
+    return msgspec.msgpack.encode(value) if speaks == MSGPACK else msgspec.json.encode(value)
+
+
+def failed(code: str, message: str) -> Failed:
+    return Failed(Failure(code, message))

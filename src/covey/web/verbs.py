@@ -1,0 +1,378 @@
+"""What each endpoint does: one function a verb. Those that wait are coroutines, all others run at the desk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .. import __version__
+from ..core import wire
+from ..core.model import PoolInfo, Registered, Turn
+from ..core.objects import FIELDS, spec_of
+from ..core.view import Filter, JobView
+from ..engine.engine import Engine
+from ..errors import Forbidden, InvalidInput, NotFound
+from .desk import Desk
+from .gatekeeper import Guest
+from .hub import Hub
+from .lending import Lending
+from .live import read_live
+from .turning import Turner
+
+LONGEST_LIMIT = 10_000
+
+
+class Call(Struct):
+    """One request, understood."""
+
+    guest: Guest
+    names: dict[str, str]
+    query: Any
+    body: Any
+
+    @property
+    def pool(self) -> int:
+        return number(self.names["pool"], "pool")
+
+
+Verb = Callable[[Engine, Call], Any]
+
+
+def number(text: str, what: str) -> int:
+    if not text.isdecimal() or not text.isascii() or len(text) > 18:
+        raise NotFound(f"no {what} {text[:40]!r}")
+    return int(text)
+
+
+class Verbs:
+    """The endpoints of one server."""
+
+    def __init__(self, desk: Desk, turner: Turner, hub: Hub) -> None:
+        self._desk, self._turner, self._hub = desk, turner, hub
+        self._lending = Lending(desk, hub)
+        self._queues: dict[int, tuple[str, ...] | None] = {}  # pools that a token for some queues only has registered
+        self._coroutines: dict[str, Callable[[Call], Awaitable[Any]]] = {
+            "register": self._register,
+            "turn": self._turn,
+            "wait": self._wait,
+            "leave": self._leave,
+            "claim": self._claim,
+            "wait_for": self._wait_for,
+        }
+
+    async def answer(self, endpoint: wire.Endpoint, call: Call) -> Any:
+        if coroutine := self._coroutines.get(endpoint.name):
+            return await coroutine(call)
+        verb = VERBS[endpoint.name]
+        return await self._desk.ask(lambda engine: verb(engine, call))
+
+    # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _register(self, call: Call) -> Registered:
+        info: PoolInfo = call.body
+        _check_queues(call.guest, info.queues)
+        registered = await self._desk.ask(lambda engine: engine.register(info))
+        if call.guest.queues is not None:
+            self._queues[registered.pool] = info.queues
+        # The directory for live output is one of this host.
+        return replace(registered, live="")
+
+    async def _turn(self, call: Call) -> wire.Answered:
+        turn: Turn = call.body
+        if turn.pool != call.pool:
+            raise InvalidInput(f"the turn of pool {turn.pool} was sent as one of pool {call.pool}")
+        if call.guest.queues is not None:
+            await self._check_pool(call)
+            for want in turn.wants:
+                _check_queues(call.guest, want.queues)
+            for report in turn.reports:
+                _check_queues(call.guest, [spawn.queue for spawn in report.spawned or () if spawn.queue is not None])
+        seen = self._hub.seen  # before the turn looks: what rings from now on it may not see
+        self._hub.awake(turn.pool)
+        self._hub.heard(turn.pool)
+        return wire.Answered(await self._turner.turn(turn), seen)
+
+    async def _wait(self, call: Call) -> wire.Woken:
+        body: wire.Wait = call.body
+        await self._check_pool(call)
+        seconds = _seconds(body.timeout_s)
+        changed = await self._hub.wait(call.pool, body.queues, body.kinds, seconds, body.seen)
+        return wire.Woken(changed, self._hub.seen)
+
+    async def _leave(self, call: Call) -> wire.Nothing:
+        await self._check_pool(call)
+        await self._desk.ask(lambda engine: engine.leave(call.pool))
+        self._queues.pop(call.pool, None)
+        return wire.Nothing()
+
+    async def _check_pool(self, call: Call) -> None:
+        """A token for some queues only speaks for pools of these queues only."""
+        if call.guest.queues is None:
+            return
+        if call.pool not in self._queues:
+            views = await self._desk.ask(lambda engine: engine.pool_views())
+            found = next((view for view in views if view.id == call.pool), None)
+            if found is None:
+                return  # it is lost, and will be told so
+            self._queues[call.pool] = None if found.queues is None else tuple(found.queues)
+        _check_queues(call.guest, self._queues[call.pool])
+
+    # ── one job at a time ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _claim(self, call: Call) -> wire.Claimed:
+        ask: wire.ClaimAsk = call.body
+        _check_queues(call.guest, ask.queues)
+        return wire.Claimed(await self._lending.claim(ask, _seconds(call.query.wait)))
+
+    # ── waiting for jobs ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _wait_for(self, call: Call) -> wire.Ended:
+        body: wire.WaitFor = call.body
+        open_ids = list(dict.fromkeys(body.ids))
+        if any(not -(1 << 63) <= id < 1 << 63 for id in open_ids):
+            raise InvalidInput("ids: numbers of jobs are needed")
+        if call.guest.queues is not None:
+            await self._desk.ask(lambda engine: check_jobs(engine, call.guest, open_ids))
+        deadline = time.monotonic() + _seconds(body.timeout_s)
+        while True:
+            with self._hub.watch(open_ids) as rung:
+                ended = await self._desk.ask(lambda engine, ids=open_ids: engine.ended(ids))  # type: ignore[misc]
+                open_ids = [id for id in open_ids if id not in ended]
+                if not open_ids or (body.any_of and ended):
+                    return wire.Ended(True)
+                left_s = deadline - time.monotonic()
+                if left_s <= 0 or self._hub.dismissed:
+                    return wire.Ended(False)
+                await asyncio.wait([rung], timeout=left_s)
+
+
+# ── queues that a token allows ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_queues(guest: Guest, queues: Iterable[str] | None) -> None:
+    if guest.queues is None:
+        return
+    allowed = ", ".join(guest.queues)
+    if queues is None:
+        raise Forbidden(f"this token is for {allowed} only; name the queues that are wanted")
+    if strange := [queue for queue in queues if queue not in guest.queues]:
+        raise Forbidden(f"this token is for {allowed} only, not for {strange[0]}")
+
+
+def check_jobs(engine: Engine, guest: Guest, refs: Sequence[wire.Ref]) -> None:
+    for ref in refs if guest.queues is not None else ():
+        seen_job(engine, guest, ref)
+
+
+def seen_job(engine: Engine, guest: Guest, ref: wire.Ref) -> JobView:
+    """The job, unless it is none of the asker's business: then it is as if there were none."""
+    view = engine.job(ref)
+    if not guest.may_see(view.queue):
+        raise NotFound(f"no job {ref!r}; `covey list` shows what there is")
+    return view
+
+
+def _seconds(value: float) -> float:
+    if not 0 <= value <= wire.MAX_WAIT_S:  # NaN is not between anything
+        raise InvalidInput(f"a time from 0 to {wire.MAX_WAIT_S:g} seconds is needed, not {value!r}")
+    return value
+
+
+def check_limit(limit: int) -> int:
+    if not 1 <= limit <= LONGEST_LIMIT:
+        raise InvalidInput(f"limit {limit}: from 1 to {LONGEST_LIMIT:,}")
+    return limit
+
+
+# ── the verbs that only ask the engine ──────────────────────────────────────────────────────────────────────────────
+
+
+def _server(engine: Engine, call: Call) -> wire.ServerInfo:
+    return wire.ServerInfo(engine.database_id, __version__, wire.PROTOCOL, os.getpid())
+
+
+def _enqueue(engine: Engine, call: Call) -> Any:
+    body: wire.Enqueue = call.body
+    _check_queues(call.guest, [spec.queue for spec in body.specs])
+    return engine.enqueue(body.specs, request=_request(body.request))
+
+
+def _enqueue_jobs(engine: Engine, call: Call) -> Any:
+    body: wire.EnqueueJobs = call.body
+    settings = engine.settings()
+    specs = []
+    for place, fields in enumerate(body.jobs):
+        try:
+            if unknown := [name for name in fields if name not in FIELDS]:
+                raise InvalidInput(f"unknown field {unknown[0]!r}; known are {', '.join(FIELDS)}")
+            specs.append(spec_of(fields, settings=settings, defaults={}))
+        except InvalidInput as error:
+            raise InvalidInput(f"jobs[{place}]: {error}") from None
+    _check_queues(call.guest, [spec.queue for spec in specs])
+    return engine.enqueue(specs, request=_request(body.request))
+
+
+def _request(text: str | None) -> str | None:
+    if text is not None and not (1 <= len(text) <= 100 and text.isascii() and text.isprintable()):
+        raise InvalidInput("request: 1 to 100 printable ASCII characters")
+    return text
+
+
+def _list_jobs(engine: Engine, call: Call) -> Any:
+    query: wire.JobsQuery = call.query
+    wanted = Filter(
+        states=query.state,
+        queue=query.queue,
+        task=query.task,
+        batch=query.batch,
+        before=query.before,
+        limit=query.limit,
+    )
+    return _find(engine, call.guest, wanted)
+
+
+def _jobs(engine: Engine, call: Call) -> Any:
+    return _find(engine, call.guest, call.body)
+
+
+def _find(engine: Engine, guest: Guest, wanted: Filter) -> Any:
+    if wanted.before is not None and not -(1 << 63) <= wanted.before < 1 << 63:
+        raise InvalidInput("before: the number of a job is needed")
+    if any(not -(1 << 63) <= id < 1 << 63 for id in wanted.ids or ()):
+        raise InvalidInput("ids: numbers of jobs are needed")
+    if guest.queues is not None:
+        if wanted.queue is None and len(guest.queues) == 1:
+            wanted = replace(wanted, queue=guest.queues[0])
+        _check_queues(guest, None if wanted.queue is None else [wanted.queue])
+    return engine.jobs(wanted)
+
+
+def _changing(change: Callable[[Engine, Any], Any]) -> Verb:
+    def verb(engine: Engine, call: Call) -> Any:
+        check_jobs(engine, call.guest, call.body.refs)
+        return change(engine, call.body)
+
+    return verb
+
+
+def _about_job(look: Callable[[Engine, str, Any], Any]) -> Verb:
+    def verb(engine: Engine, call: Call) -> Any:
+        ref = call.names["ref"]
+        if call.guest.queues is not None:
+            seen_job(engine, call.guest, ref)
+        return look(engine, ref, call.query)
+
+    return verb
+
+
+def _edit(engine: Engine, call: Call) -> Any:
+    check_jobs(engine, call.guest, [call.names["ref"]])
+    if isinstance(call.body.queue, str):
+        _check_queues(call.guest, [call.body.queue])
+    return engine.edit(call.names["ref"], call.body)
+
+
+def _output(engine: Engine, ref: str, query: wire.OutputQuery) -> wire.LiveOutput:
+    view = engine.job(ref)
+    fence = view.fence if query.fence is None else query.fence
+    return read_live(engine.store.dialect.side, view.id, fence, query.out, query.err)
+
+
+def _queues(engine: Engine, call: Call) -> Any:
+    return [view for view in engine.queues() if call.guest.may_see(view.name)]
+
+
+def _set_queue(engine: Engine, call: Call) -> wire.Nothing:
+    rules: wire.QueueRules = call.body
+    queue = call.names["queue"]
+    _check_queues(call.guest, [queue])
+    engine.set_queue(queue, serial=rules.serial, concurrency=rules.concurrency, max_depth=rules.max_depth)
+    return wire.Nothing()
+
+
+def _pause(engine: Engine, call: Call) -> wire.Nothing:
+    _check_queues(call.guest, [call.names["queue"]])
+    engine.pause(call.names["queue"], call.body.for_s)
+    return wire.Nothing()
+
+
+def _resume(engine: Engine, call: Call) -> wire.Nothing:
+    _check_queues(call.guest, [call.names["queue"]])
+    engine.resume(call.names["queue"])
+    return wire.Nothing()
+
+
+def _pool_events(engine: Engine, call: Call) -> Any:
+    query: wire.PoolEventsQuery = call.query
+    if any(not -(1 << 63) <= each < 1 << 63 for each in (query.pool or 0, query.after)):
+        raise InvalidInput("pool and after: numbers of pools and events are needed")
+    return engine.pool_events(query.pool, after=query.after, limit=check_limit(query.limit))
+
+
+def _stop_pools(engine: Engine, call: Call) -> wire.Nothing:
+    known = {pool.id for pool in engine.pools()}
+    if strange := [pool for pool in call.body.pools if pool not in known]:
+        raise NotFound(f"no pool {strange[0]}; `covey worker list` shows what there is")
+    engine.stop_pools(call.body.pools)
+    return wire.Nothing()
+
+
+def _reap(engine: Engine, call: Call) -> wire.Reaped:
+    if not -(1 << 63) <= call.body.beat < 1 << 63:
+        raise InvalidInput("beat: the number of a beat is needed")
+    return wire.Reaped(engine.reap(call.pool, call.body.beat))
+
+
+def _set_setting(engine: Engine, call: Call) -> wire.SettingValue:
+    return wire.SettingValue(*engine.set_setting(call.names["name"], call.body.value))
+
+
+def _unset_setting(engine: Engine, call: Call) -> wire.SettingValue:
+    name = engine.unset_setting(call.names["name"])
+    return wire.SettingValue(name, engine.settings()[name])
+
+
+def _health(engine: Engine, call: Call) -> wire.Health:
+    engine.stored_settings()
+    return wire.Health("ready", __version__)
+
+
+VERBS: dict[str, Verb] = {
+    "health": _health,
+    "server": _server,
+    "lost_pools": lambda engine, call: engine.pools(),
+    "orphaned_pools": lambda engine, call: engine.orphaned_pools(),
+    "reap": _reap,
+    "enqueue": _enqueue,
+    "enqueue_jobs": _enqueue_jobs,
+    "list_jobs": _list_jobs,
+    "jobs": _jobs,
+    "cancel": _changing(lambda engine, body: engine.cancel(body.refs)),
+    "retry": _changing(lambda engine, body: engine.retry(body.refs, again=body.again, all=body.all)),
+    "remove": _changing(lambda engine, body: engine.remove(body.refs, force=body.force)),
+    "job": _about_job(lambda engine, ref, _: engine.job(ref)),
+    "edit": _edit,
+    "history": _about_job(lambda engine, ref, _: engine.history(ref)),
+    "output": _about_job(_output),
+    "why": _about_job(lambda engine, ref, _: engine.why(ref)),
+    "events": _about_job(lambda engine, ref, query: engine.events(ref, check_limit(query.limit))),
+    "tree": _about_job(lambda engine, ref, query: engine.tree(ref, query.limit, query.after)),
+    "all_events": lambda engine, call: engine.events(None, check_limit(call.query.limit)),
+    "status": lambda engine, call: engine.status(),
+    "queues": _queues,
+    "set_queue": _set_queue,
+    "pause": _pause,
+    "resume": _resume,
+    "pool_views": lambda engine, call: engine.pool_views(),
+    "pool_events": _pool_events,
+    "stop_pools": _stop_pools,
+    "settings": lambda engine, call: wire.Settings(engine.settings(), engine.stored_settings()),
+    "set_setting": _set_setting,
+    "unset_setting": _unset_setting,
+}
