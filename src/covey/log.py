@@ -152,7 +152,7 @@ class Log:
     # ── containers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def supervises(self, pool: int, pid: int, image: str, server: str) -> None:
-        self._say("info", f"pool {pool} (pid {pid}) runs workers in containers of {image}; they work on {server}")
+        self._say("info", f"pool {pool} (pid {pid}) runs each worker in a container of {image}, on {server}")
 
     def container_lost(self, worker: str, how: str, delay_s: float | None) -> None:
         then = "" if delay_s is None else f"; it is replaced{f' in {delay_s:.1f} s' if delay_s else ''}"

@@ -243,7 +243,7 @@ class Supervisor:
     def _read_rows(self, now: float) -> None:
         """Whose pool has registered is ready; dead containers' pools are reaped."""
         pools = self._source.pools()
-        names = {pool.name for pool in pools}
+        names = {pool.name for pool in pools if pool.beat}  # it beats first when its app has been imported
         for berth in self._berths.among("joining"):
             if berth.container in names:
                 self._berths.joined(berth)
