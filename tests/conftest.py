@@ -72,10 +72,10 @@ def postgres_queue(server: Server | Given) -> Callable[[], str]:
 @pytest.fixture
 def url(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
     """Where the queue of this test lives."""
-    if backend == "postgres":
+    if backend.endswith("postgres"):
         empty: Callable[[], str] = request.getfixturevalue("postgres_queue")
         return empty()
-    return str(tmp_path / "queue.db") if backend == "file" else f"memory:{os.urandom(6).hex()}"
+    return str(tmp_path / "queue.db") if backend.endswith("file") else f"memory:{os.urandom(6).hex()}"
 
 
 @pytest.fixture

@@ -143,6 +143,12 @@ class Log:
     def store_back(self) -> None:
         self._seldom("back", "info", "the queue can be used again")
 
+    def serving(self, url: str, where: str, needs_token: bool) -> None:
+        self._say("info", f"serves {where} at {url}{'' if needs_token else ' without a token'}; Ctrl-C stops it")
+
+    def server_stopped(self) -> None:
+        self._say("info", "stopped")
+
     def broke(self, what: str, trace: str) -> None:
         self._say("error", f"a {what} request broke the server's rules; this is a bug in Covey:\n{trace}")
 

@@ -49,15 +49,27 @@ WRITING: dict[str, Verb] = {
     "turn_that_spawns": lambda engine, pool: pool.turn(report(held(engine), "success", spawned=[child()])),
     "turn_that_drains": lambda engine, pool: pool.turn(draining=True),
     "turn_with_news": lambda engine, pool: pool.turn(events=[PoolEvent(1, "worker_lost", "c1", "gone")]),
+    "beat": lambda engine, pool: engine.beat([pool.id, 77]),
+    "turns": lambda engine, pool: refused_in(engine.turns([pool.said(held=[])])),
+    "lend": lambda engine, pool: engine.lend(pool.info),
+    "stage": lambda engine, pool: engine.stage(1, pool.id, 1, []),
+    "turns_idle": lambda engine, pool: refused_in(engine.turns([pool.said(want=1)])),
 }
 READING = {"close", "events", "history", "job", "jobs", "newest_id", "orphaned_pools", "pool_events", "pool_views"}
-READING |= {"pools", "queues", "settings", "status", "stored_settings", "tree", "wait", "wait_for", "wake", "why"}
-READING |= {"check_lendable", "token_rows", "tokens"}
+READING |= {"pools", "queues", "settings", "status", "stirrings", "stored_settings", "tree", "wait", "wait_for", "wake"}
+READING |= {"check_lendable", "ended", "token_rows", "tokens", "why"}
 ELSEWHERE = {"enqueue_in"}  # needs a caller's connection: tests/app/callers
 
 
 def held(engine: Engine) -> Any:
     return engine.job(HELD)
+
+
+def refused_in(answers: list[Any]) -> None:
+    """Each of them is a refusal."""
+    for answer in answers:
+        assert isinstance(answer, Refused)
+        raise answer
 
 
 @pytest.fixture

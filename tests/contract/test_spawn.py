@@ -11,6 +11,7 @@ from covey.core.machine import SECOND
 from covey.core.model import Held, Spawn
 from covey.core.view import Filter, rfc3339
 from covey.engine.engine import Engine
+from covey.errors import CoveyError
 from covey.testing import FakeClock, HandPool, check_queue, child, command, python_task, sibling
 from covey.testing.faults import failpoint
 from covey.testing.hand import report
@@ -61,7 +62,7 @@ def test_a41_a_run_that_did_not_succeed_has_spawned_nothing_whenever_it_was_lost
                 pool.lose()
             case 3:
                 claim = pool.claim_one()
-                with failpoint("turn.before_commit", "raise"), pytest.raises(OSError):
+                with failpoint("turn.before_commit", "raise"), pytest.raises((OSError, CoveyError)):
                     pool.spawn(claim, *recorded)
                 pool.report(claim, "stopped")
         assert count(engine) == 1

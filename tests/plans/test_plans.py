@@ -41,7 +41,7 @@ def leak_guard() -> None:
 
 def plan(engine: Engine, sql: str) -> str:
     params = dict.fromkeys(re.findall(r":(\w+)", sql), 1)
-    for name in ("ids", "queues", "open", "kinds", "states", "names", "parents", "keys"):
+    for name in ("ids", "queues", "open", "kinds", "states", "names", "parents", "keys", "pools"):
         if name in params:
             params[name] = json.dumps([1, 2])  # type: ignore[assignment]
     rows = engine.store.dialect.query(f"explain query plan {sql}", params)
@@ -74,7 +74,9 @@ EXPECTED = {
     "next_due": ["jobs_due"],
     "held_by": ["jobs_held (pool=?)"],
     "held_page": ["jobs_held (pool=?)"],
+    "held_by_pools": ["jobs_held (pool=?)"],
     "stopping_of": ["jobs_held (pool=?)"],
+    "stopping": ["jobs_held"],
     "held_without_pool": ["jobs_held"],
     "orphans": ["jobs_held"],
     "id_of_key": ["jobs_key (key=?)"],
@@ -82,6 +84,9 @@ EXPECTED = {
     "ready_lanes": ["jobs_ready"],
     "position": ["jobs_ready (queue=?"],
     "pool_for_turn": ["jobs_held (pool=?)", "jobs_due", "jobs_deadline"],
+    "pools_for_turns": ["pools USING INTEGER PRIMARY KEY", "jobs_held (pool=?)", "jobs_due", "jobs_deadline"],
+    "beat_pools": ["pools USING INTEGER PRIMARY KEY"],
+    "ready_counts": ["COVERING INDEX jobs_ready (queue>?)", "COVERING INDEX jobs_ready (queue=? AND kind=?)"],
     "undrained": ["jobs_ready", "jobs_due", "jobs_held"],
     "prunable": ["INTEGER PRIMARY KEY (rowid>? AND rowid<?)"],
     "prune_events": ["events_at (at<?)"],

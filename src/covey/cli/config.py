@@ -12,7 +12,7 @@ from .options import Db, Json
 from .output import answer, as_json
 
 if TYPE_CHECKING:
-    from ..engine.engine import Engine
+    from ..core.ports import Client
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="A setting; `covey config list` shows them.", show_default=False)
@@ -81,7 +81,7 @@ def text(value: Any) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def _rows(engine: Engine) -> list[dict[str, Any]]:
+def _rows(engine: Client) -> list[dict[str, Any]]:
     from ..config import SETTINGS
 
     stored, values = engine.stored_settings(), engine.settings()

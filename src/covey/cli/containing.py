@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput
-from .opening import database, open_queue
+from .opening import choose_token, database, open_queue
 from .pooling import MOST_WORKERS, check_range, check_start, size_of
-from .serving import server_for_containers
+from .reaching import server_for_containers
 
 if TYPE_CHECKING:
     from ..pool.docker import Docker
+    from ..store.store import Store
 
 EXECUTORS = ("process", "docker", "podman", "container")
 LEAST_MEMORY = 32 << 20  # less does not even hold the interpreter
@@ -69,14 +70,18 @@ def start_containers(
         groups = (Group("worker", checked.queues, checked.jobs or automatic()),)
     docker = Docker.find(executor)
     user = image_user(docker, image)
-    engine = open_queue(database(db), create=True)
-    side = engine.store.dialect.side
+    choose_token(token_file)
+    url = database(db)
+    source = open_queue(url, create=True)
+    store: Store | None = getattr(source, "store", None)
+    side = store.dialect.side if store else ""
+    queues = None if any(group.queues is None for group in groups) else [q for g in groups for q in g.queues or ()]
     with (
-        server_for_containers(engine, docker, server=server, token_file=token_file, port=port) as found,
+        server_for_containers(source, docker, db=url, server=server, port=port, queues=queues) as found,
         token_for(docker, image, user, found.token) as (path, run_as),
     ):
         return run(
-            engine,
+            source,
             docker,
             ContainerOptions(
                 image=image,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InvalidInput, Refused
-from .opening import database, open_queue
+from .opening import database, open_database
 from .options import Db, Json
 from .output import answer, as_json, note
 
@@ -58,7 +58,7 @@ def check(json: Json = False, db: Db = None) -> int:
     """
     import apsw
 
-    engine = open_queue(db)
+    engine = open_database(db)
     try:
         problems = _kept(engine).problems()
     except apsw.Error as error:  # damage so bad that the check itself stumbles over it
@@ -84,7 +84,7 @@ def backup(file: Target, overwrite: Overwrite = False, db: Db = None) -> None:
         raise InvalidInput(f"{file!r}: there is no such directory")
     if os.path.exists(target) and not overwrite:
         raise Refused(f"{file!r} is there already; say --overwrite to replace it")
-    dialect = _kept(open_queue(db))
+    dialect = _kept(open_database(db))
     if dialect.row_locks:
         raise Refused(f"{dialect.url} is a server's to back up; use pg_dump --schema={dialect.schema}")
     if os.path.exists(target) and os.path.samefile(target, dialect.path):
@@ -107,7 +107,7 @@ def prune(older_than: OlderThan = None, state: States = None, json: Json = False
         if word not in PRUNABLE:
             raise InvalidInput(f"--state {word!r}: only completed, cancelled and dead jobs can be pruned")
     age_s = None if older_than is None else seconds(older_than, "--older-than")
-    engine = open_queue(db)
+    engine = open_database(db)
     limits = _limits(engine, states, age_s)
     from .render import bar
 
@@ -129,7 +129,7 @@ def prune(older_than: OlderThan = None, state: States = None, json: Json = False
 
 def vacuum(json: Json = False, db: Db = None) -> None:
     """Rewrite the file without its unused space; writers wait meanwhile. PostgreSQL makes it free for new rows."""
-    engine = open_queue(db)
+    engine = open_database(db)
     dialect = _kept(engine)
     before = dialect.size()
     if not dialect.row_locks:

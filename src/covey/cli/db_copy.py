@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import CoveyError, InvalidInput, NoQueue, Refused
-from .opening import open_queue
+from .opening import open_database
 from .options import Json
 from .output import answer, as_json, note
 
@@ -29,7 +29,7 @@ def copy(from_: From, to: To, abort: Abort = False, json: Json = False) -> None:
     for url in (from_, to):
         if "memory:" in url:
             raise InvalidInput(f"{url!r} is gone when this command ends; name a file or postgresql://…")
-    source = open_queue(from_)
+    source = open_database(from_)
     if abort:
         _abort(source, to)
     else:
@@ -41,7 +41,7 @@ def _move(source: Engine, to: str, *, json: bool) -> None:
     from ..engine import moving
 
     _hand_back(source)
-    target = open_queue(to, create=True)
+    target = open_database(to, create=True)
     token = env.rng.getrandbits(62)
     resumed = moving.begin(source.store, target.store, token=token, now=source.clock())
     try:
@@ -122,7 +122,7 @@ def _abort(source: Engine, to: str) -> None:
     from ..engine import moving
 
     try:
-        target = open_queue(to).store
+        target = open_database(to).store
     except NoQueue:
         target = None  # gone since
     moving.abort(source.store, target)

@@ -15,8 +15,8 @@ from .options import Db, Json, Ref
 from .output import answer, as_json, note
 
 if TYPE_CHECKING:
+    from ..core.ports import Client
     from ..core.view import Change, JobView
-    from ..engine.engine import Engine
 
 SOME = 500  # jobs changed in one transaction
 
@@ -106,7 +106,7 @@ def _ask(count: int) -> None:
     typer.confirm(f"delete {count} dead letters for good?", abort=True, err=True)
 
 
-def _pages(engine: Engine, refs: list[str] | None, all: bool, queue: str | None) -> Iterator[list[int]]:
+def _pages(engine: Client, refs: list[str] | None, all: bool, queue: str | None) -> Iterator[list[int]]:
     """Ids of the dead letters that are meant, some at a time; those named must be dead, every one."""
     from ..core.view import Filter
 
@@ -125,7 +125,7 @@ def _pages(engine: Engine, refs: list[str] | None, all: bool, queue: str | None)
         before = page.next
 
 
-def _dead(engine: Engine, ref: str) -> JobView:
+def _dead(engine: Client, ref: str) -> JobView:
     view = engine.job(ref)
     if view.state != "dead":
         raise Refused(

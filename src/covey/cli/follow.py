@@ -8,15 +8,18 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 from ..core.model import ENDED
 from ..errors import NotFound
+from .opening import listen_for_ends
 from .output import note, safe
 
 if TYPE_CHECKING:
+    from ..core.ports import Client
     from ..core.view import Attempt, JobView
-    from ..engine.engine import Engine
+    from ..remote.remote import Remote
+    from ..store.store import Store
 
 LOOK_S = 0.1
 OVERLAP = 4096  # characters by which the stored text is matched with what was shown already
@@ -50,6 +53,11 @@ class LiveStream:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._shown = 0
         self._end = ""
+
+    def feed(self, data: bytes, *, turned: bool) -> None:
+        """The same, if somebody else has looked."""
+        self._turned = self._turned or turned
+        self._show(self._decode(data).replace("\x00", "\ufffd"))
 
     def poll(self) -> None:
         """What has been written since the last look is out."""
@@ -100,17 +108,30 @@ class LiveStream:
 
 
 class LiveRun:
-    """Both streams of one attempt."""
+    """Both streams of one attempt: files beside the database, or what a server tells of them."""
 
-    def __init__(self, engine: Engine, job: int, fence: int) -> None:
-        live = os.path.join(getattr(engine.store.dialect, "side", ""), "live", f"{job}.{fence}")
+    def __init__(self, engine: Client, job: int, fence: int) -> None:
+        store: Store | None = getattr(engine, "store", None)
+        live = os.path.join(store.dialect.side if store else "", "live", f"{job}.{fence}")
         self.fence = fence
         self._out = LiveStream(live + ".out", sys.stdout)
         self._err = LiveStream(live + ".err", sys.stderr)
+        self._server: Remote | None = None if store else cast("Remote", engine)
+        self._job, self._places = job, (0, 0)
 
     def poll(self) -> None:
+        if self._server is not None:
+            self._ask(self._server)
+            return
         self._out.poll()
         self._err.poll()
+
+    def _ask(self, server: Remote) -> None:
+        out, err = self._places
+        found = server.output(self._job, fence=self.fence, out=out, err=err)
+        self._out.feed(found.stdout, turned=found.out != out + len(found.stdout))
+        self._err.feed(found.stderr, turned=found.err != err + len(found.stderr))
+        self._places = found.out, found.err
 
     def close(self) -> None:
         self._out.close()
@@ -124,12 +145,12 @@ class LiveRun:
 
 
 def follow(
-    engine: Engine, job: int, *, seen: set[int], tick: Callable[[JobView], None] = lambda view: None
+    engine: Client, job: int, *, seen: set[int], tick: Callable[[JobView], None] = lambda view: None
 ) -> JobView | None:
     """The job has ended (None: it was removed) and what it wrote is out, but for attempts with a fence in ``seen``."""
     current: LiveRun | None = None
     before: tuple[str, int, int | None] | None = None
-    ear = engine.store.listen("end")
+    ear = listen_for_ends(engine)
     try:
         while True:
             try:
@@ -160,7 +181,7 @@ def follow(
             current.close()
 
 
-def _catch_up(engine: Engine, view: JobView, current: LiveRun | None, seen: set[int]) -> None:
+def _catch_up(engine: Client, view: JobView, current: LiveRun | None, seen: set[int]) -> None:
     """Attempts that are over and were not shown in full are now; one that is to be tried again is said."""
     for run in engine.history(view.id):
         if run.fence in seen:

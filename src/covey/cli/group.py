@@ -10,7 +10,7 @@ import typer.core
 import typer.main
 
 from .coercion import PlainCommand, PlainParams
-from .opening import choose_database
+from .opening import choose_database, choose_token
 from .verbs import GROUPS, VERBS
 
 
@@ -72,11 +72,15 @@ def _show_version(wanted: bool) -> None:
 
 def _options(
     db: Annotated[str | None, typer.Option("--db", metavar="PATH", help="The queue to use.")] = None,
+    token_file: Annotated[
+        str | None, typer.Option("--token-file", metavar="FILE", help="For --db http://…: the file with the token.")
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which Covey this is.")
     ] = False,
 ) -> None:
     choose_database(db)
+    choose_token(token_file)
 
 
 def root() -> Any:

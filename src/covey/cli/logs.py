@@ -13,8 +13,8 @@ from .options import Db, Json, Ref
 from .output import as_json, note, safe
 
 if TYPE_CHECKING:
+    from ..core.ports import Client
     from ..core.view import Attempt, JobView
-    from ..engine.engine import Engine
 
 Number = Annotated[int | None, typer.Option("--attempt", metavar="N", help="That attempt instead of the last.")]
 All = Annotated[bool, typer.Option("--all", help="Every attempt, oldest first.")]
@@ -38,7 +38,7 @@ def logs(
         _print(engine, view, history, attempt, all)
 
 
-def _print(engine: Engine, view: JobView, history: list[Attempt], attempt: int | None, all: bool) -> None:
+def _print(engine: Client, view: JobView, history: list[Attempt], attempt: int | None, all: bool) -> None:
     from .follow import LiveRun, write_attempt
 
     running = view.state == "processing" and attempt is None
@@ -53,7 +53,7 @@ def _print(engine: Engine, view: JobView, history: list[Attempt], attempt: int |
         note(f"covey: job {view.id} is {view.state} and has written nothing")
 
 
-def _follow(engine: Engine, view: JobView, history: list[Attempt], all: bool) -> None:
+def _follow(engine: Client, view: JobView, history: list[Attempt], all: bool) -> None:
     from .follow import follow
 
     seen = set() if all else {run.fence for run in history}

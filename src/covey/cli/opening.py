@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING
 from ..errors import Refused
 
 if TYPE_CHECKING:
+    from ..core.ports import Client
     from ..engine.engine import Engine
+    from ..remote.remote import Remote
+    from ..store.dialect import Listener
+    from ..store.store import Store
 
 _chosen: str | None = None
-_open: list[Engine] = []
+_token_file: str | None = None
+_open: list[Engine | Remote] = []
+LOOK_S = 0.25  # at a server, while somebody watches
 
 
 def choose_database(db: str | None) -> None:
@@ -29,13 +35,60 @@ def database(db: str | None) -> str:
     return find_database()
 
 
-def open_queue(db: str | None = None, *, create: bool = False) -> Engine:
-    """The engine of the chosen queue, or one clear line if there is none. It is closed when the command ends."""
+def choose_token(path: str | None) -> None:
+    """The file with the token for a server, instead of COVEY_TOKEN or COVEY_TOKEN_FILE."""
+    global _token_file
+    _token_file = path or _token_file
+
+
+def chosen_token() -> str | None:
+    """What is in that file; None if none was named."""
+    from ..compose import read_token
+
+    return None if _token_file is None else read_token(_token_file)
+
+
+def open_queue(db: str | None = None, *, create: bool = False) -> Engine | Remote:
+    """The chosen queue, or one clear line if there is none. It is closed when the command ends."""
+    from ..compose import is_remote, open_remote
+
+    url = database(db)
+    if not is_remote(url):
+        return open_database(url, create=create)
+    remote = open_remote(url, token=chosen_token())
+    _open.append(remote)
+    return remote
+
+
+def open_database(db: str | None = None, *, create: bool = False) -> Engine:
+    """The same for what needs the database itself; a server is refused."""
     from ..compose import open_engine
 
     engine = open_engine(database(db), create=create)
     _open.append(engine)
     return engine
+
+
+def listen_for_ends(queue: Client) -> Listener:
+    """Hears when a job ends; at a server it only keeps the pace."""
+    store: Store | None = getattr(queue, "store", None)
+    return Pace() if store is None else store.listen("end")
+
+
+class Pace:
+    """A listener that hears nothing: it is time to look again."""
+
+    def wait(self, timeout_s: float) -> bool:
+        import time
+
+        time.sleep(max(timeout_s, LOOK_S))
+        return True
+
+    def wake(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def close_queues() -> None:

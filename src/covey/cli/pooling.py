@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..errors import InvalidInput
-from .opening import database, open_queue
+from .opening import choose_token, database, open_queue
+from .output import note
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+    from ..store.store import Store
 
 MOST_WORKERS = 1000
 
@@ -25,21 +30,33 @@ def start_pool(
     max_startup_concurrency: int | None = None,
     parent_pid: int | None = None,
     quiet: bool = False,
+    token_file: str | None = None,
+    no_reuse: bool = False,
     db: str | None = None,
 ) -> int:
     """A pool has run until it was stopped; its exit code."""
     checked = check_start(count, worker, queue, app, grace, max_jobs, max_memory)
     check_range("--max-startup-concurrency", max_startup_concurrency, 1, MOST_WORKERS)
     check_range("--parent-pid", parent_pid, 1, 1 << 22)
+    choose_token(token_file)
     url = database(db)
-    engine = open_queue(url, create=True)
+    source = open_queue(url, create=True)
     from ..pool.start import PoolOptions, run
 
-    side = engine.store.dialect.side
+    store: Store | None = getattr(source, "store", None)
+    if store and not (no_reuse or drain):
+        from .reusing import reused
+
+        kinds = ("command", "sync", "async") if app else ("command",)
+        wanted = tuple(checked.workers) or checked.queues
+        if words := reused(cast("Engine", source), wanted, kinds):
+            note(words)
+            return 0
+    side = store.dialect.side if store else ""
     return run(
-        engine,
+        source,
         PoolOptions(
-            url=engine.store.dialect.url,  # absolute: a worker may change its directory
+            url=store.dialect.url if store else url,  # absolute: a worker may change its directory
             count=checked.jobs,
             workers=checked.workers,
             queues=checked.queues,

@@ -50,6 +50,7 @@ START = Words(
         "--app": "app",
         "--name": "name",
         "--max-memory": "max_memory",
+        "--token-file": "token_file",
         "--db": "db",
     },
     numbers={
@@ -59,7 +60,7 @@ START = Words(
         "--parent-pid": "parent_pid",
     },
     lists={"--worker": "worker", "-w": "worker", "--queue": "queue", "-q": "queue"},
-    flags={"--drain": "drain", "--quiet": "quiet"},
+    flags={"--drain": "drain", "--quiet": "quiet", "--no-reuse": "no_reuse"},
 )
 
 

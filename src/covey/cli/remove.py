@@ -12,7 +12,7 @@ from .options import Db, Json, Refs
 from .output import answer, as_json, note
 
 if TYPE_CHECKING:
-    from ..engine.engine import Engine
+    from ..core.ports import Client
 
 PATIENCE_S = 30.0
 
@@ -32,7 +32,7 @@ def remove(jobs: Refs, force: Force = False, json: Json = False, db: Db = None) 
         answer(f"{change.id} removed")
 
 
-def _stop(engine: Engine, refs: list[str]) -> None:
+def _stop(engine: Client, refs: list[str]) -> None:
     """Nothing of these jobs runs any more; Refused if that takes too long."""
     import time
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import StillStopping
-from .opening import open_queue
+from .opening import listen_for_ends, open_queue
 from .options import Db, Json, Refs
 from .output import answer, as_json, note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..core.ports import Client
     from ..core.view import Change
-    from ..engine.engine import Engine
 
 PATIENCE_S = 15.0  # the usual grace of a stopping job, and some
 
@@ -35,7 +35,7 @@ def retry(jobs: Refs, again: Again = False, all: All = False, json: Json = False
 
 
 def retry_when_stopped(
-    engine: Engine, refs: Sequence[str | int], *, again: bool = False, all: bool = False
+    engine: Client, refs: Sequence[str | int], *, again: bool = False, all: bool = False
 ) -> list[Change]:
     """The jobs run again, once the processes of those just cancelled are gone."""
     import time
@@ -55,9 +55,9 @@ def retry_when_stopped(
         wait_for_change(engine, min(left, 0.2))
 
 
-def wait_for_change(engine: Engine, timeout_s: float) -> None:
+def wait_for_change(engine: Client, timeout_s: float) -> None:
     """Something may have changed in the queue, or the time is over."""
-    ear = engine.store.listen("end")
+    ear = listen_for_ends(engine)
     try:
         ear.wait(timeout_s)
     finally:

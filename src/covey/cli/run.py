@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+    from ..core.ports import Client
     from ..core.view import JobView
     from ..engine.engine import Engine
 
+NoReuse = Annotated[
+    bool, typer.Option("--no-reuse", help="Do not use workers elsewhere, even if a server of this queue runs.")
+]
 Limit = Annotated[
     str | None, typer.Option("--timeout", metavar="TIME", help="Cancel it after 90s, 5m …; exit code 124.")
 ]
@@ -47,6 +51,7 @@ def run(
     cwd: Cwd = None,
     env: Env = None,
     label: Label = None,
+    no_reuse: NoReuse = False,
     db: Db = None,
 ) -> int:
     """Queue a command, follow what it writes, exit with its code. Ctrl-C cancels it.
@@ -66,14 +71,15 @@ def run(
     specs = from_words(list(words or ()), argv, engine.settings(), {**options, "key": key})
     if len(specs) != 1 or specs[0].kind != "command":
         raise InvalidInput("run takes one command; queue several jobs, or tasks, with `covey enqueue` and `covey wait`")
+    reuse = _reuses(engine, no_reuse)
     (job,) = engine.enqueue(specs)
-    return _work(engine, url, job.id, specs[0].queue, limit_s)
+    return _work(engine, url, job.id, specs[0].queue, limit_s, reuse)
 
 
 run.command_class = WordsCommand  # type: ignore[attr-defined]
 
 
-def _work(engine: Engine, url: str, job: int, queue: str, limit_s: float | None) -> int:
+def _work(engine: Client, url: str, job: int, queue: str, limit_s: float | None, reuse: bool) -> int:
     """The job has ended, its output is out, the temporary pool is gone; the exit code."""
     import signal
 
@@ -81,12 +87,12 @@ def _work(engine: Engine, url: str, job: int, queue: str, limit_s: float | None)
         raise Terminated
 
     signal.signal(signal.SIGTERM, terminate)
-    pools = [] if _served(engine, queue) else [_start_pool(url, queue)]
+    pools = [] if _served(engine, queue, reuse) else [_start_pool(url, queue)]
     seen: set[int] = set()
 
     def keep_served() -> None:
         """Somebody works on the queue: also when whoever did so at the start has left."""
-        if any(pool.poll() is None for pool in pools) or _served(engine, queue):
+        if any(pool.poll() is None for pool in pools) or _served(engine, queue, reuse):
             return
         if pools:
             _refuse_stranded(engine, job)
@@ -112,13 +118,22 @@ def _work(engine: Engine, url: str, job: int, queue: str, limit_s: float | None)
     return code_of(view)
 
 
-def _served(engine: Engine, queue: str) -> bool:
-    """Whether a living pool of this host would take a command of that queue."""
+def _reuses(engine: Client, no_reuse: bool) -> bool:
+    """Whether workers elsewhere will do: those of a server, which we came through or which runs for this queue."""
+    if not hasattr(engine, "store"):
+        return True
+    from .reusing import find_server
+
+    return not no_reuse and find_server(cast("Engine", engine)) is not None
+
+
+def _served(engine: Client, queue: str, reuse: bool) -> bool:
+    """Whether a living pool of this host (``reuse``: of any) would take a command of that queue."""
     from .. import env
     from ..engine.views import is_alive
 
     return any(
-        pool.boot == env.boot()
+        (reuse or pool.boot == env.boot())
         and is_alive(pool)
         and pool.state == "running"
         and "command" in pool.kinds
@@ -133,7 +148,7 @@ def _start_pool(url: str, queue: str) -> subprocess.Popen[bytes]:
     import sys
 
     command = [sys.executable, "-m", "covey", "worker", "start", "--db", url, "--count", "1"]
-    command += ["--queue", queue, "--drain", "--quiet"]
+    command += ["--queue", queue, "--drain", "--quiet", "--no-reuse"]
     # Its own session: Ctrl-C is for us to answer, by cancelling the job.
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
 
@@ -148,7 +163,7 @@ def _stop_pool(pool: subprocess.Popen[bytes]) -> None:
 
 
 def _follow(
-    engine: Engine, job: int, seen: set[int], keep_served: Callable[[], None], limit_s: float | None
+    engine: Client, job: int, seen: set[int], keep_served: Callable[[], None], limit_s: float | None
 ) -> JobView | None:
     import time
 
@@ -169,14 +184,14 @@ def _follow(
     return follow(engine, job, seen=seen, tick=tick)
 
 
-def _refuse_stranded(engine: Engine, job: int) -> None:
+def _refuse_stranded(engine: Client, job: int) -> None:
     """StoreError if the job, as it is now that its pool has left, waits for somebody who does not come."""
     found = engine.why(job)
     if found.state not in ENDED:
         raise StoreError(f"the temporary pool has left and job {job} is still {found.state}: {found.reason}")
 
 
-def _cancel(engine: Engine, job: int, seen: set[int]) -> None:
+def _cancel(engine: Client, job: int, seen: set[int]) -> None:
     """The job is cancelled (or has just ended) and its processes are gone."""
     from ..engine.views import is_alive
     from .follow import follow

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ..core.model import Enqueued, Spec
-    from ..engine.engine import Engine
+    from ..core.ports import Client
 
 MANY = 2000  # lines from which on a progress bar is worth its place
 
@@ -148,7 +148,7 @@ def from_words(
     return [shell_spec(argv or (words if len(words) > 1 else words[0]), settings=settings, **options)]
 
 
-def _from_file(engine: Engine, file: str, options: Mapping[str, Any]) -> list[Enqueued]:
+def _from_file(engine: Client, file: str, options: Mapping[str, Any]) -> list[Enqueued]:
     from .specs import from_lines
 
     numbered = list(from_lines(_lines(file), settings=engine.settings(), defaults=options))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .opening import open_queue
+from .opening import open_database
 from .options import Db, Json
 from .output import answer, as_json, note
 
@@ -30,7 +30,7 @@ def create(
     from ..core.times import seconds
 
     expires_s = None if expires is None else seconds(expires, "--expires")
-    view, text = open_queue(db, create=True).create_token(name, role, queues=queue or None, expires_s=expires_s)
+    view, text = open_database(db, create=True).create_token(name, role, queues=queue or None, expires_s=expires_s)
     if json:
         from msgspec.structs import asdict
 
@@ -42,7 +42,7 @@ def create(
 
 def list_tokens(json: Json = False, db: Db = None) -> None:
     """List tokens, also those that no longer hold. Their texts cannot be shown again."""
-    found = open_queue(db).tokens()
+    found = open_database(db).tokens()
     if json:
         as_json(found)
         return
@@ -71,5 +71,5 @@ def list_tokens(json: Json = False, db: Db = None) -> None:
 
 def revoke(token: Ref, db: Db = None) -> None:
     """Let nobody in with a token any more. The server knows within a second."""
-    view = open_queue(db).revoke_token(token)
+    view = open_database(db).revoke_token(token)
     answer(f"revoked {view.name}")

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ..core.model import ENDED
 from ..errors import InvalidInput, NotFound
-from .opening import open_queue
+from .opening import listen_for_ends, open_queue
 from .options import Db, Json, Ref
 from .output import as_json, note, one_line
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
+    from ..core.ports import Client
     from ..core.view import JobView
-    from ..engine.engine import Engine
 
 PAGE = 1000
 MOST = 5000  # jobs in one drawing, unless --limit asks for more of one parent
@@ -61,7 +61,7 @@ def tree(
 # ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read(engine: Engine, ref: int, depth: int, limit: int) -> Node:
+def read(engine: Client, ref: int, depth: int, limit: int) -> Node:
     """The job and what is below it, level by level, so that what is left out is the deepest."""
     top = Node(engine.job(ref), [])
     level, room = [top], max(MOST, limit)
@@ -75,7 +75,7 @@ def read(engine: Engine, ref: int, depth: int, limit: int) -> Node:
     return top
 
 
-def _children(engine: Engine, job: JobView, wanted: int) -> Iterator[JobView]:
+def _children(engine: Client, job: JobView, wanted: int) -> Iterator[JobView]:
     after: int | None = None
     while job.children.total and wanted > 0:
         try:
@@ -155,7 +155,7 @@ def _time(node: Node, now: float) -> str:
     return took(min(starts), job.finished_at) if job.state in ENDED else age(min(starts), now)
 
 
-def _follow(engine: Engine, top: int, depth: int, limit: int, *, quiet: bool) -> None:
+def _follow(engine: Client, top: int, depth: int, limit: int, *, quiet: bool) -> None:
     """Returns once the job has ended; on a terminal the tree is drawn meanwhile, and wiped at the end."""
     from . import render
 
@@ -165,7 +165,7 @@ def _follow(engine: Engine, top: int, depth: int, limit: int, *, quiet: bool) ->
         return
     from rich.live import Live
 
-    ear = engine.store.listen("end")
+    ear = listen_for_ends(engine)
     try:
         with Live(console=target, auto_refresh=False, transient=True, vertical_overflow="ellipsis") as shown:
             while True:

@@ -26,6 +26,7 @@ VERBS: Table = {
     "token": ("", "Who may use the HTTP server."),
     "config": ("", "Settings of this queue."),
     "db": ("", "Look after the database."),
+    "server": ("server", "Serve the queue over HTTP: workers in containers, on other hosts."),
     "doctor": ("doctor", "Check the installation and the queue."),
     "demo": ("demo", "See it work: a small queue from start to end."),
 }

@@ -14,8 +14,8 @@ from .options import Db, Json, Refs
 from .output import as_json, note, one_line
 
 if TYPE_CHECKING:
+    from ..core.ports import Client
     from ..core.view import JobView
-    from ..engine.engine import Engine
 
 LOOK_S = 0.5
 
@@ -50,14 +50,14 @@ def wait(jobs: Refs, timeout: Limit = None, any: Any = False, json: Json = False
     return next((code for code in map(code_of, ended) if code), 0)
 
 
-def _view(engine: Engine, id: int) -> JobView | None:
+def _view(engine: Client, id: int) -> JobView | None:
     try:
         return engine.job(id)
     except NotFound:
         return None
 
 
-def _wait(engine: Engine, ids: list[int], limit_s: float | None, any_of: bool) -> bool:
+def _wait(engine: Client, ids: list[int], limit_s: float | None, any_of: bool) -> bool:
     """True when they have ended in time; with a bar on stderr on a terminal: of the jobs, or of the one's children."""
     import sys
 
@@ -82,7 +82,7 @@ def _wait(engine: Engine, ids: list[int], limit_s: float | None, any_of: bool) -
     return True
 
 
-def _watch_children(engine: Engine, id: int, deadline: float | None) -> bool:
+def _watch_children(engine: Client, id: int, deadline: float | None) -> bool:
     """True when the job has ended in time; meanwhile a bar shows how many of its children have."""
     import time
 
@@ -102,7 +102,7 @@ def _watch_children(engine: Engine, id: int, deadline: float | None) -> bool:
                 shown.update(task, description=family(view), total=counts.total, completed=done, visible=True)
 
 
-def _open(engine: Engine, ids: list[int]) -> list[int]:
+def _open(engine: Client, ids: list[int]) -> list[int]:
     from ..core.view import Filter
 
     still: list[int] = []

@@ -14,8 +14,8 @@ from .options import Db, Json
 from .output import as_json, note, one_line
 
 if TYPE_CHECKING:
+    from ..core.ports import Client
     from ..core.view import Event
-    from ..engine.engine import Engine
 
 KINDS = (
     *("pool_started", "starting", "registered", "ready", "recycled", "failed", "killed", "given_up"),
@@ -72,7 +72,7 @@ def _reader_leaves_within(seconds: float) -> bool:
     return bool(watch.poll(seconds * 1000))
 
 
-def _pools_of(engine: Engine, name: str) -> set[int]:
+def _pools_of(engine: Client, name: str) -> set[int]:
     """The ids of the pools that are meant. One that is gone is known by its events."""
     ids = {pool.id for pool in engine.pool_views() if name in (str(pool.id), pool.name)}
     if not ids and name.isdecimal() and len(name) < 19 and engine.pool_events(int(name), limit=1):
@@ -88,7 +88,7 @@ def _pools_of(engine: Engine, name: str) -> set[int]:
 class Feed:
     """The events of some pools and kinds."""
 
-    def __init__(self, engine: Engine, pools: set[int] | None, kinds: set[str]) -> None:
+    def __init__(self, engine: Client, pools: set[int] | None, kinds: set[str]) -> None:
         self._engine, self._pools, self._kinds = engine, pools, kinds
         self._only = next(iter(pools)) if pools and len(pools) == 1 else None
         self._last = 0

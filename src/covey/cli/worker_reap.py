@@ -10,7 +10,7 @@ import typer
 from msgspec import Struct
 
 from ..errors import Refused
-from .opening import open_queue
+from .opening import open_database
 from .options import Db, Json
 from .output import answer, as_json, note, one_line
 
@@ -64,7 +64,7 @@ def reap(dry_run: DryRun = False, json: Json = False, db: Db = None) -> int:
     from ..log import Log
     from ..pool.neighbours import Neighbours
 
-    engine, log = open_queue(db), Log("covey", quiet=True)
+    engine, log = open_database(db), Log("covey", quiet=True)
     neighbours = Neighbours(engine, engine.database_id, log)
     views = {pool.id: pool for pool in engine.pool_views()}
     lost = [pool for pool in neighbours.gone() if pool.id in views]

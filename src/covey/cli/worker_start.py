@@ -49,13 +49,18 @@ Mounts = Annotated[
 Server = Annotated[
     str | None, typer.Option("--server", metavar="URL", help="Containers: the server, as they reach it; else found.")
 ]
-TokenFile = Annotated[
-    str | None, typer.Option("--token-file", metavar="FILE", help="Where the server's token is, if it needs one.")
-]
 Port = Annotated[
     int | None, typer.Option("--port", metavar="N", help="Containers: of the server that is found or started.")
 ]
 ParentPid = Annotated[int | None, typer.Option("--parent-pid", metavar="PID", help="Stop when that process is gone.")]
+
+TokenFile = Annotated[
+    str | None, typer.Option("--token-file", metavar="FILE", help="For --db http://…: the file with the token.")
+]
+
+NoReuse = Annotated[
+    bool, typer.Option("--no-reuse", help="Start workers even if a server of this queue has some already.")
+]
 
 
 def start(
@@ -76,9 +81,10 @@ def start(
     cpus: Cpus = None,
     mount: Mounts = None,
     server: Server = None,
-    token_file: TokenFile = None,
     port: Port = None,
     quiet: Quiet = False,
+    token_file: TokenFile = None,
+    no_reuse: NoReuse = False,
     db: Db = None,
 ) -> int:
     """Run a pool of workers until it is stopped: Ctrl-C or `covey worker stop` lets running jobs finish."""
@@ -95,6 +101,7 @@ def start(
         "max_startup_concurrency": max_startup_concurrency,
         "parent_pid": parent_pid,
         "quiet": quiet,
+        "token_file": token_file,
         "db": db,
     }
     contained: dict[str, Any] = {
@@ -103,13 +110,12 @@ def start(
         "cpus": cpus,
         "mount": mount,
         "server": server,
-        "token_file": token_file,
         "port": port,
     }
     if executor == "process":
         if given := [flag for flag, value in contained.items() if value is not None]:
             raise InvalidInput(f"--{given[0].replace('_', '-')} is for containers; add --executor docker")
-        return start_pool(**options)
+        return start_pool(**options, no_reuse=no_reuse)
     from .containing import EXECUTORS, start_containers
 
     if executor not in EXECUTORS:

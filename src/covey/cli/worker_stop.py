@@ -12,8 +12,8 @@ from .options import Db
 from .output import answer, note
 
 if TYPE_CHECKING:
+    from ..core.ports import Client
     from ..core.view import PoolView
-    from ..engine.engine import Engine
 
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="POOL...", help="Ids or names; else all on this host.", show_default=False)
@@ -38,7 +38,7 @@ def stop(pools: Names = None, now: Now = False, timeout: Limit = None, db: Db = 
     _await(engine, found, limit_s)
 
 
-def _chosen(engine: Engine, names: list[str]) -> list[PoolView]:
+def _chosen(engine: Client, names: list[str]) -> list[PoolView]:
     """The living pools of this host that are meant."""
     living = [pool for pool in engine.pool_views() if _lives_here(pool)]
     if not names:
@@ -80,7 +80,7 @@ def _signal(pool: PoolView, *, now: bool) -> None:
         os.close(fd)
 
 
-def _await(engine: Engine, pools: list[PoolView], limit_s: float | None) -> None:
+def _await(engine: Client, pools: list[PoolView], limit_s: float | None) -> None:
     """All of them are gone, each said on stdout; Refused when time runs out."""
     import time
 
@@ -101,7 +101,7 @@ def _await(engine: Engine, pools: list[PoolView], limit_s: float | None) -> None
         time.sleep(0.05)
 
 
-def _what_for(engine: Engine, ids: set[int]) -> str:
+def _what_for(engine: Client, ids: set[int]) -> str:
     from ..core.view import Filter
 
     held = [job for job in engine.jobs(Filter(states=("processing",), limit=1000)).jobs if job.pool in ids]

@@ -297,6 +297,16 @@ class Reply(Struct):
     drained: bool = False  # nothing left that `--drain` waits for
 
 
+class Stirrings(Struct, frozen=True):
+    """What there is for pools to do at one moment: enough to wake those whom it concerns."""
+
+    ready: list[tuple[str, str, int]]  # (queue, kind, how many could be claimed: at most 1,000, none of a paused queue)
+    stops: set[int]  # pools that were asked to stop
+    cancels: dict[int, set[tuple[int, int]]]  # pool → (id, fence of the claim) of what it must end
+    due_at: int | None  # when something happens by itself, by the queue's clock; what is over waits for any turn …
+    now: int  # … which shows this
+
+
 class LostPool(Struct, frozen=True):
     """A pool as another pool judges it."""
 

@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from .. import errors
 from .model import Claim, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
+from .tokens import Role
 from .view import Attempt, Branch, Change, Edit, Event, Filter, JobView, Page, PoolView, QueueView, Status, Why
 
 PROTOCOL = 1
@@ -24,13 +25,6 @@ MAX_TURN = 256 << 20  # outputs of up to 2 MiB each travel in it
 
 Ref = str | int
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-Role = Literal["read", "client", "worker", "admin"]
-
-ANY: frozenset[Role] = frozenset({"read", "client", "worker", "admin"})
-READ: frozenset[Role] = frozenset({"read", "client", "admin"})
-CHANGE: frozenset[Role] = frozenset({"client", "admin"})
-WORK: frozenset[Role] = frozenset({"worker", "admin"})
-RULE: frozenset[Role] = frozenset({"admin"})
 
 
 class Said(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -296,7 +290,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     method: Method
     path: str
     about: str
-    roles: frozenset[Role] | None  # None: open to everybody
+    role: Role | None  # which a token must have or include; None: open to everybody
     gives: Any = Nothing
     takes: Any = None  # the body
     query: Any = None
@@ -320,11 +314,11 @@ def _table(*endpoints: Endpoint) -> dict[str, Endpoint]:
 
 
 ENDPOINTS: dict[str, Endpoint] = _table(
-    Endpoint(name="health", method="GET", path="/health", about="Ready or not.", roles=None, gives=Health),
-    Endpoint(name="openapi", method="GET", path="/openapi.json", about="This document.", roles=None, gives=dict),
-    Endpoint(name="page", method="GET", path="/docs", about="This document as a page.", roles=None, gives=str),
+    Endpoint(name="health", method="GET", path="/health", about="Ready or not.", role=None, gives=Health),
+    Endpoint(name="openapi", method="GET", path="/openapi.json", about="This document.", role=None, gives=dict),
+    Endpoint(name="page", method="GET", path="/docs", about="This document as a page.", role=None, gives=str),
     Endpoint(
-        name="server", method="GET", path="/v1/server", about="Whose server this is.", roles=ANY, gives=ServerInfo
+        name="server", method="GET", path="/v1/server", about="Whose server this is.", role="read", gives=ServerInfo
     ),
     # The worker protocol.
     Endpoint(
@@ -332,7 +326,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="POST",
         path="/v1/pools",
         about="A pool is known and may take turns.",
-        roles=WORK,
+        role="worker",
         takes=PoolInfo,
         gives=Registered,
     ),
@@ -341,7 +335,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="POST",
         path="/v1/pools/{pool}/turn",
         about="Reports in, claims out. Never blocks for work.",
-        roles=WORK,
+        role="worker",
         takes=Turn,
         gives=Answered,
         limit=MAX_TURN,
@@ -352,7 +346,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         repeatable=True,
         path="/v1/pools/{pool}/wait",
         about="Answers once something may have changed for this pool, or after the time-out.",
-        roles=WORK,
+        role="worker",
         takes=Wait,
         gives=Woken,
     ),
@@ -362,14 +356,14 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         repeatable=True,
         path="/v1/pools/{pool}/leave",
         about="The pool is forgotten; what it still held is pending again.",
-        roles=WORK,
+        role="worker",
     ),
     Endpoint(
         name="lost_pools",
         method="GET",
         path="/v1/pools/beats",
         about="All pools as another pool judges them.",
-        roles=WORK,
+        role="worker",
         gives=list[LostPool],
     ),
     Endpoint(
@@ -377,7 +371,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="GET",
         path="/v1/pools/orphaned",
         about="Pools that still hold jobs although they are not known any more.",
-        roles=WORK,
+        role="worker",
         gives=list[int],
     ),
     Endpoint(
@@ -386,7 +380,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         repeatable=True,
         path="/v1/pools/{pool}/reap",
         about="Hands back what a dead pool held, unless it has beaten since.",
-        roles=WORK,
+        role="worker",
         takes=Reap,
         gives=Reaped,
         scoped=False,
@@ -397,7 +391,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="POST",
         path="/v1/jobs/claim",
         about="One job with a lease of its own, for a worker in any language.",
-        roles=WORK,
+        role="worker",
         takes=ClaimAsk,
         query=WaitParameter,
         gives=Claimed,
@@ -408,7 +402,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         repeatable=True,
         path="/v1/jobs/{ref}/heartbeat",
         about="The lease begins anew; says whether the job was cancelled.",
-        roles=WORK,
+        role="worker",
         takes=Holding,
         gives=Still,
     ),
@@ -418,7 +412,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         repeatable=True,
         path="/v1/jobs/{ref}/complete",
         about="The run succeeded. The same again is answered the same.",
-        roles=WORK,
+        role="worker",
         takes=Complete,
         gives=Outcome,
         limit=MAX_TURN,
@@ -429,7 +423,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         repeatable=True,
         path="/v1/jobs/{ref}/fail",
         about="The run failed; the job's own policy says what follows.",
-        roles=WORK,
+        role="worker",
         takes=Fail,
         gives=Outcome,
         limit=MAX_TURN,
@@ -439,7 +433,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="POST",
         path="/v1/jobs/{ref}/spawn",
         about="Jobs that come into being with the run's success, and only then.",
-        roles=WORK,
+        role="worker",
         takes=SpawnAsk,
         gives=Spawned,
         limit=MAX_BATCH,
@@ -449,7 +443,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="POST",
         path="/v1/jobs/{ref}/output",
         about="More of what the run writes; it can be followed at once.",
-        roles=WORK,
+        role="worker",
         takes=OutputAsk,
     ),
     # Producers and people.
@@ -459,7 +453,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         repeatable=True,
         path="/v1/jobs",
         about="Jobs as objects: command or task, and what `covey enqueue` takes.",
-        roles=CHANGE,
+        role="client",
         takes=EnqueueJobs,
         gives=list[Enqueued],
         limit=MAX_BATCH,
@@ -470,7 +464,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         repeatable=True,
         path="/v1/jobs/specs",
         about="Jobs as Covey's own clients write them.",
-        roles=CHANGE,
+        role="client",
         takes=Enqueue,
         gives=list[Enqueued],
         limit=MAX_BATCH,
@@ -480,7 +474,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="GET",
         path="/v1/jobs",
         about="Jobs, newest first.",
-        roles=READ,
+        role="read",
         query=JobsQuery,
         gives=Page,
     ),
@@ -490,7 +484,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         repeatable=True,
         path="/v1/jobs/find",
         about="The same with a filter of any size.",
-        roles=READ,
+        role="read",
         takes=Filter,
         gives=Page,
     ),
@@ -500,7 +494,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         repeatable=True,
         path="/v1/jobs/wait",
         about="Answers once all (or any) of these jobs have ended, or after the time-out.",
-        roles=READ,
+        role="read",
         takes=WaitFor,
         gives=Ended,
     ),
@@ -510,7 +504,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         repeatable=True,
         path="/v1/jobs/cancel",
         about="None of them runs any more.",
-        roles=CHANGE,
+        role="client",
         takes=Refs,
         gives=list[Change],
     ),
@@ -519,7 +513,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="POST",
         path="/v1/jobs/retry",
         about="They run again.",
-        roles=CHANGE,
+        role="client",
         takes=RetryAsk,
         gives=list[Change],
     ),
@@ -528,17 +522,17 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="POST",
         path="/v1/jobs/remove",
         about="They are gone, with all that is known of them.",
-        roles=CHANGE,
+        role="client",
         takes=RemoveAsk,
         gives=list[Change],
     ),
-    Endpoint(name="job", method="GET", path="/v1/jobs/{ref}", about="One job.", roles=READ, gives=JobView),
+    Endpoint(name="job", method="GET", path="/v1/jobs/{ref}", about="One job.", role="read", gives=JobView),
     Endpoint(
         name="edit",
         method="PATCH",
         path="/v1/jobs/{ref}",
         about="A job that has not started has the new settings.",
-        roles=CHANGE,
+        role="client",
         takes=Edit,
         gives=JobView,
     ),
@@ -547,7 +541,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="GET",
         path="/v1/jobs/{ref}/history",
         about="Attempts that had something to say, and what they wrote.",
-        roles=READ,
+        role="read",
         gives=list[Attempt],
     ),
     Endpoint(
@@ -555,7 +549,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="GET",
         path="/v1/jobs/{ref}/output",
         about="What the running attempt has written so far.",
-        roles=READ,
+        role="read",
         query=OutputQuery,
         gives=LiveOutput,
     ),
@@ -564,7 +558,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="GET",
         path="/v1/jobs/{ref}/why",
         about="Why the job is where it is, and what would move it.",
-        roles=READ,
+        role="read",
         gives=Why,
     ),
     Endpoint(
@@ -572,7 +566,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="GET",
         path="/v1/jobs/{ref}/events",
         about="What happened to it, newest first.",
-        roles=READ,
+        role="read",
         query=EventsQuery,
         gives=list[Event],
     ),
@@ -581,7 +575,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="GET",
         path="/v1/jobs/{ref}/tree",
         about="The job and one page of its children.",
-        roles=READ,
+        role="read",
         query=TreeQuery,
         gives=Branch,
     ),
@@ -590,7 +584,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="GET",
         path="/v1/events",
         about="What happened lately.",
-        roles=READ,
+        role="read",
         query=EventsQuery,
         gives=list[Event],
         scoped=False,
@@ -600,7 +594,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="GET",
         path="/v1/stream",
         about="Changes as server-sent events: of these jobs until they have ended, or of the whole queue.",
-        roles=READ,
+        role="read",
         query=StreamQuery,
         gives=str,
         stream=True,
@@ -610,17 +604,17 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="GET",
         path="/v1/status",
         about="The queue at a glance.",
-        roles=READ,
+        role="read",
         gives=Status,
         scoped=False,
     ),
-    Endpoint(name="queues", method="GET", path="/v1/queues", about="All queues.", roles=READ, gives=list[QueueView]),
+    Endpoint(name="queues", method="GET", path="/v1/queues", about="All queues.", role="read", gives=list[QueueView]),
     Endpoint(
         name="set_queue",
         method="PATCH",
         path="/v1/queues/{queue}",
         about="How the queue is worked from now on.",
-        roles=RULE,
+        role="admin",
         takes=QueueRules,
     ),
     Endpoint(
@@ -629,7 +623,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         repeatable=True,
         path="/v1/queues/{queue}/pause",
         about="Nothing more of it is started.",
-        roles=RULE,
+        role="admin",
         takes=Pause,
     ),
     Endpoint(
@@ -638,14 +632,14 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         repeatable=True,
         path="/v1/queues/{queue}/resume",
         about="It goes on.",
-        roles=RULE,
+        role="admin",
     ),
     Endpoint(
         name="pool_views",
         method="GET",
         path="/v1/pools",
         about="Pools and their workers.",
-        roles=READ,
+        role="read",
         gives=list[PoolView],
         scoped=False,
     ),
@@ -654,7 +648,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="GET",
         path="/v1/pools/events",
         about="What happened to pools and workers.",
-        roles=READ,
+        role="read",
         query=PoolEventsQuery,
         gives=list[Event],
         scoped=False,
@@ -665,7 +659,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         repeatable=True,
         path="/v1/pools/stop",
         about="These pools finish what they run and leave.",
-        roles=RULE,
+        role="admin",
         takes=StopPools,
         scoped=False,
     ),
@@ -674,7 +668,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="GET",
         path="/v1/config",
         about="Every setting, and what is stored of them.",
-        roles=ANY,
+        role="read",
         gives=Settings,
     ),
     Endpoint(
@@ -682,7 +676,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="PUT",
         path="/v1/config/{name}",
         about="The setting holds from now on.",
-        roles=RULE,
+        role="admin",
         takes=SettingText,
         gives=SettingValue,
         scoped=False,
@@ -692,7 +686,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="DELETE",
         path="/v1/config/{name}",
         about="Back to the default.",
-        roles=RULE,
+        role="admin",
         gives=SettingValue,
         scoped=False,
     ),

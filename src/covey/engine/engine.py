@@ -20,17 +20,17 @@ from ..errors import InvalidInput, NotFound, Refused, StillStopping
 from ..store.store import Store
 from . import arrivals, duties, reopen, requests
 from .again import repeated
+from .loans import Loans
 from .sealing import refuse, writing
 from .spawns import Queues
 from .tokens import Tokens
 from .trees import Trees
-from .turns import Turns
 from .views import Views
 
 Ref = str | int
 
 
-class Engine(Turns, Views, Tokens):
+class Engine(Loans, Views, Tokens):
     """Everything that can be asked of one database. Safe to share between threads; not across a fork."""
 
     def __init__(self, store: Store, *, clock: Callable[[], int], rng: Random) -> None:

@@ -40,6 +40,19 @@ class Lanes:
                 lanes += (Lane(queue, kind, most, True, owner), Lane(queue, kind, most, True, 0))
         return lanes
 
+    def bounded(self, queue: str, kind: str, waiting: int) -> int:
+        """How many of the waiting jobs could be claimed now by somebody who has places for all of them."""
+        if queue in self._paused:
+            return 0
+        most = min(waiting, max(0, self._room.get(queue, waiting)))
+        if queue not in self._owner:
+            return most
+        owner, count = self._owner[queue], 0
+        for _, _, _, lane in self._store.ready(self.of([(queue, kind)], {kind: waiting}), waiting):
+            owner = owner or lane
+            count += not lane or lane == owner
+        return min(most, count)
+
     def admits(self, id: int, queue: str, lane: int | None) -> bool:
         """Whether the job may be claimed beside those admitted before it. The first of a free lane takes the lane."""
         if self._room.get(queue, 1) <= 0:

@@ -25,10 +25,14 @@ def is_sealed(store: Store) -> bool:
     return store.ask("meta")[0][2] is not None
 
 
+def refusal(sealed: str | None) -> Refused | None:
+    return Refused("; ".join(_said(sealed))) if sealed else None
+
+
 def refuse(sealed: str | None) -> None:
     """Refused, if there is a seal."""
-    if sealed:
-        raise Refused("; ".join(_said(sealed)))
+    if refused := refusal(sealed):
+        raise refused
 
 
 def finding(sealed: str) -> Finding:

@@ -2,49 +2,58 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from random import Random
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
 
 from .. import config
-from ..core import tree
-from ..core.check import storable
-from ..core.machine import Signal, decide
-from ..core.model import Claim, Held, LostPool, PoolInfo, Registered, Reply, Report, Row, Turn, Want
+from ..core.model import KINDS, Held, LostPool, PoolInfo, Registered, Reply, Stirrings, Turn, Want
 from ..env import failpoint
-from ..errors import Refused
+from ..errors import CoveyError, InvalidInput, Refused, Undone
 from ..store.dialect import Listener
-from ..store.store import Lane, Store
+from ..store.store import Found
 from . import duties, leftovers, sealing
 from .again import repeated
+from .claims import Claims
 from .lanes import Lanes
+from .reports import Reports
 from .sealing import writing
-from .spawns import Spawning
 from .trees import Trees
 
 PATIENT_POLLS = 50  # empty polls before the pace slackens
 SLACKEN = 1.2
+MOST_READY = 1000  # how far the jobs of a lane are counted: more places than that nobody wakes for
 
-Busy = list[tuple[str, str]] | None  # (queue, kind) that have work; None: not known
+Answer = Reply | CoveyError
 
 
-class Turns:
+class Spoiled(Exception):
+    """One of several turns failed, and with it their transaction."""
+
+
+class Common(Struct):
+    """What the turns of one transaction share. Each sees what those before it have done."""
+
+    now: int
+    claims: Claims
+    due_at: int | None
+    deadline_at: int | None
+    stirred: bool = False  # whether somebody's report may have cancelled what another one runs
+
+
+class Turns(Reports):
     """The Source half of the engine."""
 
     is_served = False
     longest_wait_s = 1.0
     look_s = 0.5
 
-    store: Store
-    clock: Callable[[], int]
-    rng: Random
     database_id: str
-
-    def _add_queues(self, names: set[str], now: int) -> None:
-        raise NotImplementedError
 
     def _listeners_init(self) -> None:
         self._ear: Listener | None = None
@@ -116,190 +125,177 @@ class Turns:
 
     def turn(self, turn: Turn) -> Reply:
         """Reports are written, free places are filled, the beat is shown: one transaction. An idle turn only reads."""
-        if turn.database_id != self.database_id:
-            raise Refused(f"pool {turn.pool} belongs to database {turn.database_id}, this is {self.database_id}")
-        idle = _is_idle(turn)
+        self._refuse_stranger(turn)
         # Where a transaction keeps nobody waiting, an idle turn looks and claims in one.
-        if idle and not self.store.dialect.row_locks and (reply := self._peek(turn)) is not None:
-            return reply
+        if _is_idle(turn) and not self.store.dialect.row_locks and (seen := self._peek([turn])):
+            return _reply(seen[turn.pool])
         failpoint("turn.before_begin")
-        return self._turn(turn, idle)
+        return _reply(self._take([turn])[0])
+
+    def turns(self, turns: Sequence[Turn]) -> list[Answer]:
+        """The turns of several pools were taken in one transaction, in this order; so are the answers.
+
+        A turn that is refused or fails has its exception for an answer and has written nothing; the others are none
+        the worse. Unknown is everybody's answer. If all are idle, those for which there is nothing only read.
+        """
+        pools = [turn.pool for turn in turns]
+        if len(set(pools)) < len(pools):
+            raise InvalidInput(f"pools {pools}: one is named twice; a pool's next turn comes after its last answer")
+        answers: dict[int, Answer] = {}
+        for turn in turns:
+            try:
+                self._refuse_stranger(turn)
+            except Refused as refused:
+                answers[turn.pool] = refused
+        try:
+            left = [turn for turn in turns if turn.pool not in answers]
+            if all(_is_idle(turn) for turn in left):
+                answers |= self._peek(left)
+                left = [turn for turn in left if turn.pool not in answers]
+            if left:
+                failpoint("turn.before_begin")
+                answers |= zip((turn.pool for turn in left), self._take_all(left), strict=True)
+        except Exception as error:
+            answers |= {turn.pool: _failure(turn, error) for turn in turns if turn.pool not in answers}
+        return [answers[pool] for pool in pools]
+
+    def _take_all(self, turns: Sequence[Turn]) -> list[Answer]:
+        """All at once; if that fails because of one of them, each by itself."""
+        with contextlib.suppress(Spoiled):
+            return self._take(turns)
+        answers: list[Answer] = []
+        for turn in turns:
+            try:
+                answers += self._take([turn])
+            except Exception as error:
+                answers.append(_failure(turn, error))
+        return answers
 
     @repeated
-    def _turn(self, turn: Turn, idle: bool) -> Reply:
+    def _take(self, turns: Sequence[Turn]) -> list[Answer]:
         # Unmarked: the pool's next turn, with the same reports and all that it holds, resolves an unknown outcome.
         with self.store.transaction(marked=False):
-            now = self.clock()
-            found, busy = self.store.begin_turn(turn.pool, _kinds_of_any_queue(turn), locked=not idle)
-            if not found:
-                return Reply([], [], [], lost=True)
-            last, stop_requested_at, sealed, cancels, due_at, deadline_at, has_rules = found[0]
-            sealing.refuse(sealed)
-            if turn.number <= last:
-                raise Refused(f"turn {turn.number} of pool {turn.pool} came after turn {last}")
-            reply = Reply([], [], [], stop=stop_requested_at is not None, now=now)
+            try:
+                answers = self._take_together(turns)
+            except Undone:
+                raise
+            except Exception as error:
+                if len(turns) == 1:
+                    raise
+                raise Spoiled from error
+        failpoint("turn.after_commit")
+        if any(isinstance(answer, Reply) and answer.claims for answer in answers):
+            self._empty_polls = 0
+        return answers
+
+    def _take_together(self, turns: Sequence[Turn]) -> list[Answer]:
+        """Inside a transaction. Locks: the pools' rows by id, queues, the trees of all reports, then turn by turn."""
+        now, single = self.clock(), len(turns) == 1
+        kinds = _kinds_of_any_queue(turns[0]) if single else None
+        found, busy = self.store.begin_turns(
+            [turn.pool for turn in turns], kinds, locked=not (single and _is_idle(turns[0]))
+        )
+        answers = {turn.pool: _refusal(turn, found.get(turn.pool)) for turn in turns}
+        admitted = [turn for turn in turns if answers[turn.pool] is None]
+        if admitted:
+            *_, due_at, deadline_at, has_rules = found[admitted[0].pool]
+            common = Common(now, Claims(self.store, now, has_rules), due_at, deadline_at)
+            if kinds is not None and busy is not None:
+                common.claims.know(kinds, busy)
             if has_rules:
                 self.store.lock_queues()
-            self.store.lock_families([report.id for report in turn.reports])
-            trees = Trees(self.store, now, self.rng)
-            ended = self._apply(turn, reply, trees)
-            moved = self._reconcile(turn, trees) if turn.held is not None else 0
-            if deadline_at is not None and deadline_at <= now:
-                ended += trees.expire(duties.BATCH)
-            trees.settle()
-            failpoint("turn.after_reports")
-            promoted = [] if due_at is None or due_at > now else self.store.ask("promote", now=now, limit=duties.BATCH)
-            if promoted or trees.stirred or moved:
-                busy = None  # other lanes may have work now
-            for want in turn.wants:
-                if want.limit > 0:
-                    reply.claims += self._claim(turn.pool, want, Lanes(self.store, now, has_rules), busy, now)
-                    busy = None if len(turn.wants) > 1 else busy
-            failpoint("turn.after_claim")
-            if cancels or trees.stirred:
-                reply.cancels = [Held(*row) for row in self.store.ask("stopping_of", pool=turn.pool)]
-            if not idle or reply.claims or promoted or ended:  # else nothing was found, and nothing is written
-                self._beat(turn, now)
-                self._do_duties(now)
-            if turn.draining and not reply.claims and turn.wants:
-                reply.drained = all(self._drained(want, now) for want in turn.wants)
-            quiet = due_at is None and deadline_at is None and not trees.stirred and not moved
-            reply.next_due_at = None if quiet else _earliest(*self.store.ask("instants")[0])
-            if ended:
-                self.store.ring("end")
-            if len(promoted) + moved + trees.opened > len(reply.claims):
-                self.store.ring("pool")
-            failpoint("turn.before_commit")
-        failpoint("turn.after_commit")
-        if reply.claims:
-            self._empty_polls = 0
+            unknown = self._unknown(admitted)
+            if self.store.dialect.row_locks:
+                self._lock_reported(admitted, unknown)
+            for turn in admitted:
+                answers[turn.pool] = self._take_one(turn, found[turn.pool], unknown.get(turn.pool, ()), common)
+        failpoint("turn.before_commit")
+        return [answer for answer in answers.values() if answer is not None]
+
+    def _lock_reported(self, turns: Sequence[Turn], unknown: Mapping[int, Sequence[Held]]) -> None:
+        """The families of everything that will be written about; of several turns also the jobs that have none.
+
+        For once the first one has claimed, nobody after it may wait for a job's row: whoever has that row (a cancel
+        of both) might be waiting for what was claimed.
+        """
+        ids = [each.id for turn in turns for each in turn.reports]
+        ids += [held.id for strays in unknown.values() for held in strays]
+        if len(turns) == 1:
+            self.store.lock_families(ids)
+        else:
+            self.store.lock_trees(ids)
+
+    def _take_one(self, turn: Turn, found: Found, unknown: Sequence[Held], common: Common) -> Reply:
+        """Reports, ends, promotion, claims, the beat; what is common is as the next turn must find it."""
+        _, stop_requested_at, _, cancels, *_ = found
+        now = common.now
+        reply = Reply([], [], [], stop=stop_requested_at is not None, now=now)
+        trees = Trees(self.store, now, self.rng)
+        ended = self._apply(turn, reply, trees)
+        moved = self._reconcile(turn, unknown, reply, trees)
+        if common.deadline_at is not None and common.deadline_at <= now:
+            ended += trees.expire(duties.BATCH)
+        trees.settle()
+        failpoint("turn.after_reports")
+        promoted = self._promote(now) if common.due_at is not None and common.due_at <= now else 0
+        common.stirred |= trees.stirred
+        if promoted or trees.stirred or moved:
+            common.claims.forget()
+        for want in turn.wants:
+            if want.limit > 0:
+                reply.claims += common.claims.take(turn.pool, want)
+        failpoint("turn.after_claim")
+        if cancels or common.stirred:
+            reply.cancels = [Held(*row) for row in self.store.ask("stopping_of", pool=turn.pool)]
+        tidied = False
+        if not _is_idle(turn) or reply.claims or promoted or ended:  # else nothing was found, and nothing is written
+            self._beat(turn, now)
+            tidied = self._do_duties(common)
+        if turn.draining and not reply.claims and turn.wants:
+            reply.drained = all(self._drained(want, now) for want in turn.wants)
+        if promoted or trees.stirred or moved or tidied or (reply.claims and common.deadline_at is not None):
+            common.due_at, common.deadline_at = self.store.ask("instants")[0]
+        reply.next_due_at = _earliest(common.due_at, common.deadline_at)
+        if ended:
+            self.store.ring("end")
+        if promoted + moved + trees.opened > len(reply.claims):
+            self.store.ring("pool")
         return reply
 
-    def _apply(self, turn: Turn, reply: Reply, trees: Trees) -> int:
-        """Fenced: a report about a run that is no longer the job's changes nothing. How many jobs ended or moved on."""
-        if not turn.reports:
-            return 0
-        reports = [storable(report) for report in _first_of_each(turn.reports)]
-        done = self._complete_plain(turn.pool, [report for report in reports if _is_plain(report)], trees)
-        others = [report for report in reports if report.id not in done]
-        if not others:
-            return len(done)
-        trees.stirred = True
-        rows = self.store.rows([report.id for report in others])
-        return len(done) + sum(
-            self._apply_one(report, rows.get(report.id), turn.pool, reply, trees) for report in others
+    @repeated
+    def beat(self, pools: Sequence[int]) -> set[int]:
+        """These pools are alive as of now, whatever their turns. Those among them that were given up meanwhile."""
+        if not pools:
+            return set()
+        with self.store.transaction(marked=False):  # to beat twice harms nobody
+            (_, _, sealed), *_ = self.store.ask("meta")
+            sealing.refuse(sealed)
+            alive = self.store.ask("beat_pools", pools=json.dumps(list(pools)), now=self.clock())
+        return set(pools) - {row[0] for row in alive}
+
+    def stirrings(self) -> Stirrings:
+        """What there is to do for pools, without looking at more than a thousand jobs of a lane. Reads only."""
+        now = self.clock()
+        lanes = Lanes(self.store, now, has_rules=True)
+        counted = self.store.ready_counts(KINDS, MOST_READY)
+        ready = [(queue, kind, lanes.bounded(queue, kind, waiting)) for queue, kind, waiting in counted]
+        cancels: dict[int, set[tuple[int, int]]] = {}
+        for pool, id, fence in self.store.ask("stopping"):
+            cancels.setdefault(pool, set()).add((id, fence))
+        return Stirrings(
+            ready=[each for each in ready if each[2]],
+            stops={row[0] for row in self.store.ask("asked_to_stop")},
+            cancels=cancels,
+            due_at=_earliest(*self.store.ask("instants")[0]),
+            now=now,
         )
 
-    def _complete_plain(self, pool: int, reports: list[Report], trees: Trees) -> set[int]:
-        """Successes without children or output, all at once: the rules make each COMPLETED, the fence guards them."""
-        if not reports:
-            return set()
-        done, kin = self.store.complete(pool, reports, trees.now)
-        if results := [report for report in reports if report.result is not None and report.id in done]:
-            self.store.set_results(results)
-        trees.completed(kin)
-        return done
+    def _refuse_stranger(self, turn: Turn) -> None:
+        if turn.database_id != self.database_id:
+            raise Refused(f"pool {turn.pool} belongs to database {turn.database_id}, this is {self.database_id}")
 
-    def _apply_one(self, report: Report, row: Row | None, pool: int, reply: Reply, trees: Trees) -> bool:
-        """Whether the report moved its job."""
-        now = trees.now
-        if row is None or report.fence != row.fence or (row.state == "processing" and row.pool != pool):
-            if row is None or not self._release(row, pool, report, trees):
-                reply.refused.append(Held(report.id, report.fence))
-            return False
-        if row.state != "processing":
-            return False  # my own earlier report: its answer was lost
-        if report.outcome == "gone":
-            reply.refused.append(Held(report.id, report.fence))  # nobody cancelled it
-            return False
-        signal = Signal(report.outcome, report.error, report.after_s)
-        if report.outcome == "success" and report.spawned:
-            spawning = Spawning(self.store, row, report, now=now, rng=self.rng, add_queues=self._add_queues)
-            report, signal = spawning.report, spawning.signal
-            trees.opened += spawning.opened
-        change = decide(row, signal, now, self.rng)
-        self.store.change(row, change, now, report)
-        if change.ended:
-            trees.ended(row, change.state)
-        if change.charged or report.output is not None:
-            self.store.add_attempt(row, report, report.outcome, now)
-        if signal.name == "success" and report.result is not None:
-            self.store.set_results([report])
-        return True
-
-    def _release(self, row: Row, pool: int, report: Report, trees: Trees) -> bool:
-        """A cancelled job's family is gone, however its run ended."""
-        if row.state != "cancelled" or row.pool != pool or report.fence != row.fence - 1:
-            return False  # not the run that was cancelled
-        self.store.change(row, decide(row, Signal("gone"), trees.now, self.rng), trees.now, report)
-        self.store.add_attempt(row, report, "cancelled", trees.now)
-        trees.released(row)
-        return True
-
-    def _reconcile(self, turn: Turn, trees: Trees) -> int:
-        """Rows that the pool does not know it has (an answer was lost) are handed back."""
-        known = {(held.id, held.fence) for held in turn.held or ()}
-        strays = [Held(*mine) for mine in self.store.ask("held_by", pool=turn.pool) if mine not in known]
-        return self._strand(turn.pool, strays, trees) if strays else 0
-
-    def _strand(self, pool: int, strays: Sequence[Held], trees: Trees) -> int:
-        ids = [held.id for held in strays]
-        self.store.lock_trees(ids)
-        for row in self.store.rows(ids).values():
-            if row.pool != pool:
-                continue  # it was ended meanwhile
-            change = decide(row, Signal("stranded"), trees.now, self.rng)
-            self.store.change(row, change, trees.now)
-            if change.ended:
-                trees.released(row)
-        return len(strays)
-
-    def _claim(self, pool: int, want: Want, lanes: Lanes, busy: Busy, now: int) -> list[Claim]:
-        """The next jobs in order for which there is a place of their kind. A full kind does not hide another's jobs."""
-        chosen: list[int] = []
-        left = dict(want.places)
-        bound = want.limit if want.bound is None else want.bound
-        plain = lanes.plain
-        found = self._lanes(want, lanes, busy)
-        if plain and len(found) == 1:
-            only = found[0]
-            most = only.most if only.kind == "async" else min(only.most, bound)
-            claims = self.store.claim_lane(pool, only._replace(most=most), now, idle=want.idle)
-            if claims is not None:
-                self._tell_families(claims, now)
-                return claims
-        for id, kind, queue, lane in self.store.ready(found, want.limit, locked=True):
-            if left[kind] > 0 and (bound > 0 or kind == "async") and (plain or lanes.admits(id, queue, lane)):
-                left[kind] -= 1
-                bound -= kind != "async"
-                chosen.append(id)
-                if len(chosen) == want.limit:
-                    break
-        claims = self.store.claim(pool, chosen, now, idle=want.idle) if chosen else []
-        lanes.taken(claims)
-        self._tell_families(claims, now)
-        return claims
-
-    def _tell_families(self, claims: Sequence[Claim], now: int) -> None:
-        """Each claim has what its run must know of its tree: the time that is left, its children, failed siblings."""
-        parents = {claim.parent_id for claim in claims if claim.parent_id is not None}
-        failed = self.store.failed_outcomes(parents) if parents else {}
-        for claim in claims:
-            if claim.parent_id in failed:
-                claim.failed_siblings = failed[claim.parent_id]
-            if claim.tree_deadline_at is not None:
-                claim.timeout_s = tree.time_left_s(claim.timeout_s, claim.tree_deadline_at, now)
-            if claim.phase == "join":
-                claim.children = self.store.outcomes(claim.id)
-
-    def _lanes(self, want: Want, lanes: Lanes, busy: Busy = None) -> list[Lane]:
-        """Everything that this pool may claim from now. ``busy``: which (queue, kind) have work, if that is known."""
-        places = {kind: min(n, want.limit) for kind, n in want.places.items() if n > 0}
-        if want.queues is not None:
-            busy = [(queue, kind) for queue in want.queues for kind in places]
-        elif busy is None:
-            busy = self.store.busy_lanes(list(places))
-        return lanes.of(busy, places)
+    def _promote(self, now: int) -> int:
+        return len(self.store.ask("promote", now=now, limit=duties.BATCH))
 
     def _beat(self, turn: Turn, now: int) -> None:
         zygote_pid, zygote_ticks = turn.zygote or (None, None)
@@ -317,13 +313,18 @@ class Turns:
         if turn.events:
             self.store.add_events(turn.pool, turn.events)
 
-    def _do_duties(self, now: int) -> None:
-        if now >= self._duties_at:
-            done = duties.prune(self.store, now), duties.forget_requests(self.store, now)
-            more = duties.BATCH in done
-            self._duties_at = now if more else now + duties.PERIOD
-            duties.resume(self.store, now)
-            duties.heal(self.store, now, self.rng)
+    def _do_duties(self, common: Common) -> bool:
+        """Whether it was time for them."""
+        now = common.now
+        if now < self._duties_at:
+            return False
+        done = duties.prune(self.store, now), duties.forget_requests(self.store, now)
+        more = duties.BATCH in done
+        self._duties_at = now if more else now + duties.PERIOD
+        duties.resume(self.store, now)
+        duties.heal(self.store, now, self.rng)
+        common.claims.forget()
+        return True
 
     def _drained(self, want: Want, now: int) -> bool:
         queues = want.queues if want.queues is not None else [row[0] for row in self.store.ask("queues")]
@@ -334,21 +335,25 @@ class Turns:
 
     # ── waiting for something to do ─────────────────────────────────────────────────────────────────────────────────
 
-    def _peek(self, turn: Turn) -> Reply | None:
-        """The answer if a turn would find nothing. Reads only, so idle pools never take the gate."""
-        found = self.store.ask("pool_for_turn", pool=turn.pool)
-        if not found:
-            return None
-        _, stop, sealed, cancels, due_at, deadline_at, has_rules = found[0]
-        sealing.refuse(sealed)
+    def _peek(self, turns: Sequence[Turn]) -> dict[int, Answer]:
+        """Pool → the answer, where a turn would find nothing. Reads only, so idle pools never take the gate."""
+        found = self.store.look_at_pools([turn.pool for turn in turns]) if turns else {}
+        answers: dict[int, Answer] = {}
+        claims: Claims | None = None
         now = self.clock()
-        next_due_at = _earliest(due_at, deadline_at)
-        if stop or cancels or (next_due_at is not None and next_due_at <= now):
-            return None
-        lanes = Lanes(self.store, now, has_rules)
-        if any(any(self.store.ready(self._lanes(want, lanes), 1)) for want in turn.wants if want.limit > 0):
-            return None
-        return Reply([], [], [], next_due_at=next_due_at, now=now)
+        for turn in turns:
+            if turn.pool not in found:
+                continue
+            _, stop, sealed, cancels, due_at, deadline_at, has_rules = found[turn.pool]
+            next_due_at = _earliest(due_at, deadline_at)
+            claims = claims or Claims(self.store, now, has_rules)
+            if refused := sealing.refusal(sealed):
+                answers[turn.pool] = refused
+            elif stop or cancels or (next_due_at is not None and next_due_at <= now):
+                continue
+            elif not any(claims.there_is(want) for want in turn.wants if want.limit > 0):
+                answers[turn.pool] = Reply([], [], [], next_due_at=next_due_at, now=now)
+        return answers
 
     def wait(self, pool: int, queues: tuple[str, ...] | None, timeout_s: float) -> bool:
         """Rung, or time to look again: adaptive where no bell can be hung, else the bell and a slow poll."""
@@ -381,9 +386,27 @@ class Turns:
         return self._poll_s
 
 
-def _first_of_each(reports: list[Report]) -> list[Report]:
-    """One report per run: if it is told twice, the first counts."""
-    return list({(report.id, report.fence): report for report in reversed(reports)}.values())
+def _refusal(turn: Turn, found: Found | None) -> Answer | None:
+    """Why the turn is not taken, if it is not."""
+    if found is None:
+        return Reply([], [], [], lost=True)
+    last, _, sealed, *_ = found
+    stale = Refused(f"turn {turn.number} of pool {turn.pool} came after turn {last}") if turn.number <= last else None
+    return sealing.refusal(sealed) or stale
+
+
+def _reply(answer: Answer) -> Reply:
+    if isinstance(answer, Reply):
+        return answer
+    raise answer
+
+
+def _failure(turn: Turn, error: Exception) -> CoveyError:
+    if isinstance(error, CoveyError):
+        return error
+    failure = CoveyError(f"turn {turn.number} of pool {turn.pool} failed ({type(error).__name__}: {error})")
+    failure.__cause__ = error
+    return failure
 
 
 def _kinds_of_any_queue(turn: Turn) -> list[str] | None:
@@ -396,10 +419,6 @@ def _kinds_of_any_queue(turn: Turn) -> list[str] | None:
 
 def _earliest(*instants: int | None) -> int | None:
     return min((at for at in instants if at is not None), default=None)
-
-
-def _is_plain(report: Report) -> bool:
-    return report.outcome == "success" and report.output is None and not report.spawned
 
 
 def _is_idle(turn: Turn) -> bool:

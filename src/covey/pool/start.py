@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 PRELOAD_S = 60.0
 OLD_LOG_S = 30 * 86400.0
+SECRET = ("COVEY_TOKEN", "COVEY_TOKEN_FILE")  # ours to come in with, no business of the jobs
 
 Workers = dict[Type, dict[Kind, int]]
 
@@ -233,7 +234,8 @@ class Starter:
                 self._options.app, self._live, mark, self._lifeline[0], self._files, self._cgroup, registered.config
             ),
             preload=self._preload,
-            environ=dict(os.environ) | {"COVEY_DB": self._options.url},
+            environ={name: value for name, value in os.environ.items() if name not in SECRET}
+            | {"COVEY_DB": self._options.url},
             says=self._log.file.fd if self._log.file else None,
         )
 

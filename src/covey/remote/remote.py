@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from ..core import check, wire
 from ..core.model import Enqueued, LostPool, PoolInfo, Registered, Reply, Spec, Turn
@@ -17,7 +18,7 @@ from ..core.view import Attempt, Branch, Change, Edit, Event, Filter, JobView, P
 from ..core.wire import ENDPOINTS, MSGPACK, Endpoint
 from ..errors import CoveyError, InvalidInput, Refused, TooLarge, Unreachable
 from .polling import Poller
-from .transport import NotSent, Sockets, Transport
+from .transport import Answer, NotSent, Sockets, Transport
 
 ANSWER_S = 30.0  # how long a server may take over an ordinary request
 PATIENCE_S = 5.0  # for how long a request is tried again that certainly did no harm
@@ -75,7 +76,11 @@ class Remote:
         return registered
 
     def turn(self, turn: Turn) -> Reply:
-        answered: wire.Answered = self._ask("turn", turn, pool=turn.pool)
+        try:
+            answered: wire.Answered = self._ask("turn", turn, pool=turn.pool)
+        except Unwritable:  # a run may report anything, and must be heard
+            told = replace(turn, reports=[check.storable(report) for report in turn.reports])
+            answered = self._ask("turn", told, pool=turn.pool)
         self._seen = answered.seen
         return answered.reply
 
@@ -117,7 +122,9 @@ class Remote:
             check.check_spec(spec)
         if not specs:
             return []
-        asked = wire.Enqueue(specs=list(specs), request=request or os.urandom(16).hex())
+        if request is not None:
+            check.check_text(request, "request", most=200)
+        asked = wire.Enqueue(specs=list(specs), request=os.urandom(16).hex() if request is None else request)
         made: list[Enqueued] = self._ask("enqueue", asked)
         return made
 
@@ -256,12 +263,12 @@ class Remote:
         data = None if body is None else encode(body)
         if data is not None and len(data) > endpoint.limit:
             raise TooLarge(f"{len(data):,} bytes for the server, the limit is {endpoint.limit:,}; send it in parts")
-        status, answer = self._send(endpoint, target, data, timeout_s)
-        if status == 200:
+        answer = self._send(endpoint, target, data, timeout_s)
+        if answer.status == 200:
             return decode(endpoint, answer)
-        raise _error(status, answer, self.url)
+        raise _error(answer, self.url)
 
-    def _send(self, endpoint: Endpoint, target: str, data: bytes | None, timeout_s: float) -> tuple[int, bytes]:
+    def _send(self, endpoint: Endpoint, target: str, data: bytes | None, timeout_s: float) -> Answer:
         """The answer. What does no harm twice is tried again for a while: servers are restarted now and then."""
         deadline = time.monotonic() + (0.0 if endpoint.name in ("turn", "wait") else PATIENCE_S)
         pause_s = PAUSE_S[0]
@@ -280,19 +287,25 @@ _encoder = msgspec.msgpack.Encoder()
 _decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {}
 
 
+class Unwritable(InvalidInput):
+    """Nothing that can be sent: half a character, or a number of more than 64 bits."""
+
+
 def encode(body: msgspec.Struct) -> bytes:
     try:
         return _encoder.encode(body)
     except (UnicodeEncodeError, OverflowError) as error:
-        raise InvalidInput(f"cannot be sent to the server: {error}") from None
+        raise Unwritable(f"cannot be sent to the server: {error}") from None
 
 
-def decode(endpoint: Endpoint, data: bytes) -> Any:
+def decode(endpoint: Endpoint, answer: Answer) -> Any:
     decoder = _decoders.get(endpoint.name)
     if decoder is None:
         decoder = _decoders[endpoint.name] = msgspec.msgpack.Decoder(endpoint.gives)
     try:
-        return decoder.decode(data)
+        if answer.kind != MSGPACK:
+            return msgspec.json.decode(answer.body, type=endpoint.gives)
+        return decoder.decode(answer.body)
     except msgspec.DecodeError as error:
         raise Refused(f"the server's answer to {endpoint.name} makes no sense here ({error}); upgrade both") from None
 
@@ -302,8 +315,9 @@ def _query_string(query: msgspec.Struct) -> str:
     return "?" + urlencode(fields, doseq=True) if fields else ""
 
 
-def _error(status: int, answer: bytes, url: str) -> CoveyError:
+def _error(answer: Answer, url: str) -> CoveyError:
+    decode = msgspec.msgpack.decode if answer.kind == MSGPACK else msgspec.json.decode
     try:
-        return wire.error_of(msgspec.msgpack.decode(answer, type=wire.Failed).error)
+        return wire.error_of(decode(answer.body, type=wire.Failed).error)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Refused(f"what answers at {url} is not a Covey server (HTTP {status}); check the port")
+        return Refused(f"what answers at {url} is not a Covey server (HTTP {answer.status}); check the port")

@@ -35,9 +35,9 @@ TABLES = (
     Table("edges", ("job_id", "waits_for")),
     Table("events", ("id",), heavy=("text",)),
 )
-# What belongs to the place and not to the queue: its identity is set, nobody works, duties begin anew, and who sent a
-# request there did so for that place.
-LEFT_OUT = frozenset({"meta", "pools", "workers", "duties", "receipts", "requests"})
+# What belongs to the place and not to the queue: its identity is set, nobody works (so no run has staged anything),
+# duties begin anew, and who sent a request there did so for that place.
+LEFT_OUT = frozenset({"meta", "pools", "workers", "duties", "receipts", "requests", "staged"})
 NUMBERED = ("jobs", "pools", "events", "tokens")  # their ids are never given twice, also not in the new place
 
 

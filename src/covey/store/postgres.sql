@@ -3,8 +3,8 @@
 
 -- ── locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- name: lock_pool
-select 1 from {pools} where id = :pool for no key update
+-- name: lock_pools
+select 1 from {pools} where id {in_ids:pools} order by id for no key update
 
 -- name: lock_queues
 -- Of the queues whose claims and ends must come one after the other: usually none.
@@ -38,6 +38,12 @@ from {jobs} where id {in_ids:ids} order by id for no key update
 
 -- name: pool_beat
 select beat from {pools} where id = :pool for no key update
+
+-- name: beat_pools
+-- By id, as whoever takes turns for several of them.
+update {pools} set beat = beat + 1, beat_at = :now
+where id in (select id from {pools} where id {in_ids:pools} order by id for no key update)
+returning id
 
 -- name: prunable
 select id, children_total > 0 or lane is not null or exists (select 1 from {edges} where waits_for = {jobs}.id)
@@ -165,6 +171,19 @@ with recursive busy (queue) as (
 select busy.queue, wanted.kind
 from busy, json_array_elements_text(:kinds::json) wanted (kind),
      lateral (select 1 from {jobs} where state = 'pending' and queue = busy.queue and kind = wanted.kind limit 1) as one
+
+-- name: ready_counts
+with recursive busy (queue) as (
+    select min(queue) from {jobs} where state = 'pending'
+    union all
+    select (select min(queue) from {jobs} where state = 'pending' and queue > busy.queue)
+    from busy where busy.queue is not null
+)
+select busy.queue, wanted.kind, (
+    select count(*)
+    from (select 1 from {jobs} where state = 'pending' and queue = busy.queue and kind = wanted.kind limit :limit) as few
+)
+from busy, json_array_elements_text(:kinds::json) wanted (kind) where busy.queue is not null
 
 -- name: add_edge
 insert into {edges} (job_id, waits_for, always) values (:job_id, :root, :always)

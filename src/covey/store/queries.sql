@@ -173,12 +173,32 @@ select turn_no, stop_requested_at, (select sealed from {meta}),
        exists (select 1 from {queues} where paused_at is not null or serial = 1 or concurrency is not null)
 from {pools} where id = :pool
 
+-- name: pools_for_turns
+-- The same for several. What concerns all of them is looked up once.
+select id, turn_no, stop_requested_at, (select sealed from {meta}),
+       exists (select 1 from {jobs} where pool = {pools}.id and pool is not null and state = 'cancelled'),
+       (select min(run_at) from {jobs} where state in ('scheduled', 'failed')),
+       (select min(tree_deadline_at) from {jobs}
+        where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')),
+       exists (select 1 from {queues} where paused_at is not null or serial = 1 or concurrency is not null)
+from {pools} where id {in_ids:pools}
+
 -- name: beat
 update {pools}
 set turn_no = :turn_no, beat = beat + 1, beat_at = :now,
     draining_at = case when :draining then coalesce(draining_at, :now) end,
     zygote_pid = coalesce(:zygote_pid, zygote_pid), zygote_ticks = coalesce(:zygote_ticks, zygote_ticks)
 where id = :pool
+
+-- name: beat_pools
+update {pools} set beat = beat + 1, beat_at = :now where id {in_ids:pools} returning id
+
+-- name: asked_to_stop
+select id from {pools} where stop_requested_at is not null
+
+-- name: stopping
+-- Of all pools, what `stopping_of` says of one.
+select pool, id, fence - 1 from {jobs} where pool is not null and state = 'cancelled'
 
 -- name: pools
 select id, host, boot, pid, ticks, beat, lease_s, cgroup, name from {pools} order by id
@@ -195,6 +215,10 @@ update {pools} set stop_requested_at = coalesce(stop_requested_at, :now) where i
 -- name: held_by
 -- A cancel raises the fence of a running job by one; the pool knows it by the fence of its claim.
 select id, case state when 'cancelled' then fence - 1 else fence end from {jobs} where pool = :pool
+
+-- name: held_by_pools
+select pool, id, case state when 'cancelled' then fence - 1 else fence end from {jobs}
+where pool is not null and pool {in_ids:pools}
 
 -- name: held_page
 select id from {jobs} where pool = :pool order by id limit :limit
@@ -235,6 +259,20 @@ with recursive busy (queue) as (
 )
 select busy.queue, wanted.value from busy, json_each(:kinds) wanted
 where exists (select 1 from {jobs} where state = 'pending' and queue = busy.queue and kind = wanted.value)
+
+-- name: ready_counts
+-- How many wait in each lane, counted no further than :limit.
+with recursive busy (queue) as (
+    select min(queue) from {jobs} where state = 'pending'
+    union all
+    select (select min(queue) from {jobs} where state = 'pending' and queue > busy.queue)
+    from busy where busy.queue is not null
+)
+select busy.queue, wanted.value, (
+    select count(*)
+    from (select 1 from {jobs} where state = 'pending' and queue = busy.queue and kind = wanted.value limit :limit) as few
+)
+from busy, json_each(:kinds) wanted where busy.queue is not null
 
 -- name: lane
 -- Read from the index alone.
@@ -499,6 +537,18 @@ select digest, ids from {requests} where id = :id
 
 -- name: answer_request
 update {requests} set ids = :ids where id = :id
+
+-- name: count_staged
+select count(*) from {staged} where job_id = :job and fence = :fence
+
+-- name: stage
+insert into {staged} (job_id, fence, no, spawn) values (:job, :fence, :no, :spawn)
+
+-- name: staged
+select spawn from {staged} where job_id = :job and fence = :fence order by no
+
+-- name: unstage
+delete from {staged} where job_id = :job and fence <= :fence
 
 -- name: prune_requests
 delete from {requests} where id in (select id from {requests} where at < :before order by at limit :limit)

@@ -1,9 +1,9 @@
 """Rows in, rows out: every statement Covey knows, over any Dialect. It selects, fences and writes; it never decides.
 
-Lock order, for databases with row locks: the pool's own row, then queue rows of serial or limited queues, then roots
-by id, then the rest. Every change of a job with a family first locks its root, except the claim, which never waits.
-What goes against the order all the same (an uncle's tree, trees that expire) the database notices, and the transaction
-is repeated. On SQLite the writer is alone and the locks cost nothing.
+Lock order, for databases with row locks: the rows of pools by id, then queue rows of serial or limited queues, then
+roots by id, then the rest. Every change of a job with a family first locks its root, except the claim, which never
+waits. What goes against the order all the same (an uncle's tree, trees that expire) the database notices, and the
+transaction is repeated. On SQLite the writer is alone and the locks cost nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from .families import Families, json_text
 from .frontier import SHARE, SLOW_S, Frontier
 
 Tuples = list[tuple[Any, ...]]
+Found = tuple[Any, ...]  # last turn's number, stop_requested_at, seal, cancels, due_at, deadline_at, has_rules
 
 # Statements that are asked inside a turn with a lock on what they find, and elsewhere without.
 LOCKED = ("lane", "free_lane", "owned_lane", "lane_from", "lane_behind")
@@ -264,22 +265,38 @@ class Store(Families):
                 return
             given, share = len(rows), share * 4
 
-    def begin_turn(self, pool: int, kinds: Sequence[str] | None, *, locked: bool) -> tuple[Tuples, Tuples | None]:
-        """What a turn must know first, and with ``kinds`` also `busy_lanes`, where that saves a message."""
+    def begin_turns(
+        self, pools: Sequence[int], kinds: Sequence[str] | None, *, locked: bool
+    ) -> tuple[dict[int, Found], Tuples | None]:
+        """What turns of these pools must know first, and with ``kinds`` also `busy_lanes`, where that saves a message.
+
+        ``locked``: nobody else takes a turn for them, beats for them or gives them up meanwhile.
+        """
         if not self.dialect.row_locks:
-            return self.ask("pool_for_turn", pool=pool), None
-        asked = {"pool": pool}
+            return self.look_at_pools(pools), None
         if locked:
-            self.dialect.also(self._sql["lock_pool"], asked)
+            self._lock("lock_pools", pools=json_text(pools))
         if kinds is None:
-            return self.ask("pool_for_turn", pool=pool), None
-        first = (self._text("pool_for_turn"), asked)
+            return self.look_at_pools(pools), None
+        first = (self._text("pool_for_turn"), {"pool": pools[0]})
         listed = json_text(kinds)
         if (known := self._known_lanes(listed)) is not None:
-            return self.dialect.query(*first), known
+            return self.look_at_pools(pools), known
         began = time.monotonic()
         found, lanes = self.dialect.queries(first, (self._text("ready_lanes"), {"kinds": listed}))
-        return found, self._keep_lanes(listed, lanes, began)
+        return dict(zip(pools, found, strict=False)), self._keep_lanes(listed, lanes, began)
+
+    def look_at_pools(self, pools: Sequence[int]) -> dict[int, Found]:
+        """Of those that are known: what `pool_for_turn` says of each."""
+        if len(pools) == 1:
+            return dict(zip(pools, self.ask("pool_for_turn", pool=pools[0]), strict=False))
+        return {row[0]: row[1:] for row in self.ask("pools_for_turns", pools=json_text(pools))}
+
+    def held_by(self, pools: Sequence[int]) -> Tuples:
+        """(pool, id, fence of the claim) of everything that these pools hold."""
+        if len(pools) == 1:
+            return [(pools[0], *row) for row in self.ask("held_by", pool=pools[0])]
+        return self.ask("held_by_pools", pools=json_text(pools))
 
     def busy_lanes(self, kinds: Sequence[str]) -> Tuples:
         """(queue, kind) of everything that waits, of these kinds."""
@@ -290,6 +307,15 @@ class Store(Families):
             return known
         began = time.monotonic()
         return self._keep_lanes(listed, self.ask("ready_lanes", kinds=listed), began)
+
+    def ready_counts(self, kinds: Sequence[str], limit: int) -> Tuples:
+        """(queue, kind, how many wait, counted no further than ``limit``) of everything that waits."""
+        asked = {"kinds": json_text(kinds), "limit": limit}
+        known_as = f"{asked['kinds']} counted"
+        if self.dialect.row_locks and (known := self._known_lanes(known_as)) is not None:
+            return known
+        began = time.monotonic()
+        return self._keep_lanes(known_as, [row for row in self.ask("ready_counts", **asked) if row[2]], began)
 
     def _known_lanes(self, kinds: str) -> Tuples | None:
         until, lanes = self._busy.get(kinds, (0.0, []))

@@ -18,7 +18,11 @@ class HandPool:
         self.id, self.database_id, self.config = registered.pool, registered.database_id, registered.config
         self.number = 0
 
-    def turn(
+    def turn(self, *reports: Report, **fields: Any) -> Reply:
+        """One turn, numbered one higher than the last."""
+        return self.source.turn(self.said(*reports, **fields))
+
+    def said(
         self,
         *reports: Report,
         want: int = 0,
@@ -28,8 +32,8 @@ class HandPool:
         held: Sequence[Held | Claim] | None = None,
         wants: list[Want] | None = None,
         **fields: Any,
-    ) -> Reply:
-        """One turn, numbered one higher than the last."""
+    ) -> Turn:
+        """The next turn, for somebody else to hand in."""
         self.number += 1
         wanted = Want(
             queues=self.info.queues,
@@ -38,16 +42,14 @@ class HandPool:
             idle=idle,
             bound=bound,
         )
-        return self.source.turn(
-            Turn(
-                pool=self.id,
-                database_id=fields.pop("database_id", self.database_id),
-                number=fields.pop("number", self.number),
-                reports=list(reports),
-                wants=[wanted] if wants is None else wants,
-                held=None if held is None else [Held(each.id, each.fence) for each in held],
-                **fields,
-            )
+        return Turn(
+            pool=self.id,
+            database_id=fields.pop("database_id", self.database_id),
+            number=fields.pop("number", self.number),
+            reports=list(reports),
+            wants=[wanted] if wants is None else wants,
+            held=None if held is None else [Held(each.id, each.fence) for each in held],
+            **fields,
         )
 
     def beat(self, *held: Held | Claim) -> Reply:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..core import wire
-from ..core.wire import JSON, Endpoint
+from ..core.wire import Endpoint
 from ..errors import CoveyError, Unauthorized
 from ..log import Log
 from .desk import Desk, Open
@@ -90,7 +90,7 @@ class App:
         return route(request.method, request.segments())
 
     async def _call(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> Call:
-        guest = Guest("read") if endpoint.roles is None else await self._gatekeeper.admit(request, endpoint)
+        guest = Guest("read") if endpoint.role is None else await self._gatekeeper.admit(request, endpoint)
         return Call(guest, names, request.query(endpoint.query), await request.body(endpoint))
 
     async def _answer(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> Any:
@@ -121,8 +121,7 @@ class App:
         if isinstance(value, str):
             body, kind = value.encode(), "text/html; charset=utf-8"
         else:
-            kind = request.speaks if status != 200 or not isinstance(value, dict) else JSON
-            body = written(value, kind)
+            body, kind = written(value, request.speaks)
         headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode()), *SAFETY]
         headers += [(name.encode(), text.encode("latin-1")) for name, text in more]
         await send({"type": "http.response.start", "status": status, "headers": headers})

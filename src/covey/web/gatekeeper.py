@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from ..core import tokens
-from ..core.wire import Endpoint, Role
+from ..core.tokens import Role
+from ..core.wire import Endpoint
 from ..engine.engine import Engine
 from ..errors import Forbidden, Unauthorized
 from .desk import Desk
@@ -25,6 +26,7 @@ class Guest(Struct, frozen=True):
 
     role: Role
     queues: tuple[str, ...] | None = None  # None: all
+    token: int = 0  # its id; 0: came without one
 
     def may_see(self, queue: str) -> bool:
         return self.queues is None or queue in self.queues
@@ -60,9 +62,8 @@ class Gatekeeper:
     async def admit(self, request: Request, endpoint: Endpoint) -> Guest:
         """Who asks; Unauthorized or Forbidden if that is nobody who may."""
         guest = await self._guest(request)
-        if endpoint.roles is not None and guest.role not in endpoint.roles:
-            need = " or ".join(sorted(endpoint.roles))
-            raise Forbidden(f"a token of the role {guest.role} may not do this; it takes {need}")
+        if endpoint.role is not None and not tokens.may(guest.role, endpoint.role):
+            raise Forbidden(f"a token of the role {guest.role} may not do this; it takes {endpoint.role}")
         if guest.queues is not None and not endpoint.scoped:
             raise Forbidden("a token for some queues only may not do this; it takes one for all queues")
         return guest
@@ -81,7 +82,7 @@ class Gatekeeper:
         verdict = tokens.verdict(row, secret, self._now + int((time.monotonic() - self._read_at) * 1e6))
         if verdict != "ok" or row is None:
             raise Unauthorized(_WORDS.get(verdict, _WORDS["wrong"]))
-        return Guest(row.role, row.queues)
+        return Guest(row.role, row.queues, row.id)
 
     async def _read(self) -> None:
         if time.monotonic() - self._read_at < KNOWN_S:

@@ -30,7 +30,7 @@ Told = tuple[bool, frozenset[Any]]
 
 
 class Waiter(Struct, eq=False):
-    pool: int
+    pool: int | None
     queues: tuple[str, ...] | None
     kinds: tuple[str, ...]
     future: asyncio.Future[bool]
@@ -70,9 +70,10 @@ class Hub:
 
     # ── on the event loop ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def heard(self, pool: int) -> None:
+    def heard(self, pool: int | None) -> None:
         """A pool spoke: its beat moves with the next ones that are written."""
-        self._beating.add(pool)
+        if pool is not None:
+            self._beating.add(pool)
 
     def awake(self, pool: int) -> None:
         """A pool takes a turn, so it waits no longer, whatever a connection of its own still believes."""
@@ -80,9 +81,14 @@ class Hub:
             self._answer(waiter, False)
 
     async def wait(
-        self, pool: int, queues: tuple[str, ...] | None, kinds: tuple[str, ...], timeout_s: float, seen: int | None
+        self,
+        pool: int | None,
+        queues: tuple[str, ...] | None,
+        kinds: tuple[str, ...],
+        timeout_s: float,
+        seen: int | None,
     ) -> bool:
-        """True once something may have changed for this pool; False after the time-out."""
+        """True once something may have changed for this pool (None: for whoever that is); False after the time-out."""
         self.heard(pool)
         if self.dismissed:
             return False
@@ -142,7 +148,9 @@ class Hub:
                 self._answer(waiter, True)
         self._pulse()
 
-    def _is_news(self, pool: int, found: Stirrings) -> bool:
+    def _is_news(self, pool: int | None, found: Stirrings) -> bool:
+        if pool is None:
+            return False
         told = pool in found.stops, frozenset(found.cancels.get(pool, ()))
         if told == (False, frozenset()) or told == self._told.get(pool):
             return False

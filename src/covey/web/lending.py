@@ -1,15 +1,19 @@
-"""One job at a time, for workers in any language: each loan is a pool of its own with one job and one lease."""
+"""One job at a time, for workers in any language."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..core import wire
-from ..core.model import PoolInfo, Turn, Want
+from ..core import codec, wire
+from ..core.check import check_spec
+from ..core.model import Output, PoolInfo, Spawn
+from ..core.objects import FIELDS, spec_of
 from ..engine.engine import Engine
-from ..errors import InvalidInput
+from ..errors import InvalidInput, LeaseLost, NotFound
+from ..worker.output import Capture
+from .live import live_file
 
 if TYPE_CHECKING:
     from .desk import Desk
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 
 LEASE_S = (3.0, 86_400.0)
 AGAIN_S = 1.0  # between two looks while nothing rings
+MOST_LIVE = 4 << 20  # bytes of one stream that are kept while the job runs
 
 
 class Lending:
@@ -39,7 +44,7 @@ class Lending:
             left_s = deadline - time.monotonic()
             if left_s <= 0 or self._hub.dismissed:
                 return None
-            await self._hub.wait(0, ask.queues, ask.kinds, min(left_s, AGAIN_S), seen)
+            await self._hub.wait(None, ask.queues, ask.kinds, min(left_s, AGAIN_S), seen)
 
 
 def _lend(engine: Engine, ask: wire.ClaimAsk) -> wire.Lent | None:
@@ -60,12 +65,67 @@ def _lend(engine: Engine, ask: wire.ClaimAsk) -> wire.Lent | None:
         version=__version__,
         lease_s=ask.lease_s,
     )
-    pool = engine.register(info).pool
-    want = Want(queues=ask.queues, places=dict.fromkeys(ask.kinds, 1), limit=1)
-    turn = Turn(pool=pool, database_id=engine.database_id, number=1, wants=[want])
-    claims = engine.turn(turn).claims
-    if not claims:
-        engine.leave(pool)
+    if (lent := engine.lend(info)) is None:
         return None
-    (claim,) = claims
+    pool, claim = lent
     return wire.Lent(pool, claim.fence, ask.lease_s, claim, engine.job(claim.id))
+
+
+def heartbeat(engine: Engine, job: int, ask: wire.Holding) -> wire.Still:
+    return wire.Still(engine.renew(job, ask.pool, ask.fence))
+
+
+def spawn(engine: Engine, job: int, ask: wire.SpawnAsk) -> wire.Spawned:
+    settings = engine.settings()
+    spawned = []
+    for place, fields in enumerate(ask.jobs):
+        try:
+            if unknown := [name for name in fields if name not in FIELDS]:
+                raise InvalidInput(f"unknown field {unknown[0]!r}; known are {', '.join(FIELDS)}")
+            spec = check_spec(spec_of(fields, settings=settings, defaults={}))
+        except InvalidInput as error:
+            raise InvalidInput(f"jobs[{place}]: {error}") from None
+        spawned.append(Spawn(ask.relation, spec, fields.get("queue"), fields.get("priority")))
+    return wire.Spawned(engine.stage(job, ask.pool, ask.fence, spawned))
+
+
+def complete(engine: Engine, job: int, ask: wire.Complete) -> wire.Outcome:
+    result = None if ask.result is None else codec.encode(ask.result, what="result")
+    return _settle(engine, job, ask, "success", result=result)
+
+
+def fail(engine: Engine, job: int, ask: wire.Fail) -> wire.Outcome:
+    more = {"error": ask.error, "detail": ask.detail, "after_s": ask.retry_after_s}
+    return _settle(engine, job, ask, "abort" if ask.abort else "failure", **more)
+
+
+def _settle(engine: Engine, job: int, ask: wire.Complete | wire.Fail, outcome: Any, **fields: Any) -> wire.Outcome:
+    output = _output(engine, job, ask)
+    engine.settle(job, ask.pool, ask.fence, outcome, exit_code=ask.exit_code, output=output, **fields)
+    for stream in ("out", "err"):
+        live_file(engine.store.dialect.side, job, ask.fence, stream).remove()
+    try:
+        return wire.Outcome(job, engine.job(job).state)
+    except NotFound:
+        return wire.Outcome(job, "removed")
+
+
+def _output(engine: Engine, job: int, ask: wire.Complete | wire.Fail) -> Output | None:
+    """What was sent while the job ran, and what came with its end."""
+    kept = []
+    for stream, last in (("out", ask.stdout), ("err", ask.stderr)):
+        capture = Capture()
+        capture.write(live_file(engine.store.dialect.side, job, ask.fence, stream).read())
+        capture.write(last.encode("utf-8", "replace"))
+        kept.append(capture.finish())
+    (stdout, out_dropped), (stderr, err_dropped) = kept
+    return Output(stdout, stderr, out_dropped, err_dropped) if stdout or stderr else None
+
+
+def write_output(engine: Engine, job: int, ask: wire.OutputAsk) -> wire.Nothing:
+    view = engine.job(job)
+    if view.pool != ask.pool or view.fence not in (ask.fence, ask.fence + 1):
+        raise LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")
+    for stream, text in (("out", ask.stdout), ("err", ask.stderr)):
+        live_file(engine.store.dialect.side, job, ask.fence, stream).append(text.encode("utf-8", "replace"), MOST_LIVE)
+    return wire.Nothing()

@@ -79,9 +79,9 @@ def _operation(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any]:
         "parameters": parameters,
         "responses": {"200": {"description": "Done.", "content": content}} | _failures(named["failed"]),
     }
-    if endpoint.roles is not None:
+    if endpoint.role is not None:
         operation["security"] = [{"token": []}]
-        operation["description"] = f"For tokens of the roles {', '.join(sorted(endpoint.roles))}."
+        operation["description"] = f"For tokens of the role {endpoint.role}, or one that includes it."
     if endpoint.takes is not None:
         schema = named[str(endpoint.takes)]
         operation["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
@@ -102,7 +102,7 @@ def page() -> str:
     """All endpoints on one page, without a script: it works in any browser and asks nobody for anything."""
     rows = "\n".join(
         f"<tr><td><b>{endpoint.method}</b><td><code>{html.escape(endpoint.path)}</code><td>{html.escape(endpoint.about)}"
-        f"<td>{', '.join(sorted(endpoint.roles)) if endpoint.roles else 'everybody'}"
+        f"<td>{endpoint.role or 'everybody'}"
         f"<td>{html.escape(_type_name(endpoint.takes))}<td>{html.escape(_type_name(endpoint.gives))}"
         for endpoint in ENDPOINTS.values()
     )
@@ -136,7 +136,7 @@ td, th {{ text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0; b
 <code>Authorization: Bearer …</code>. Errors are <code>{{"error": {{"code", "message"}}}}</code>.
 The whole description: <a href="/openapi.json">/openapi.json</a>.</p>
 <div><table>
-<tr><th>method<th>path<th>what it does<th>roles<th>takes<th>gives
+<tr><th>method<th>path<th>what it does<th>role<th>takes<th>gives
 {rows}
 </table></div>
 </html>

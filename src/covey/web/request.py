@@ -169,8 +169,14 @@ def route(method: str, segments: list[str]) -> tuple[Endpoint, dict[str, str]]:
 # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def written(value: Any, speaks: str) -> bytes:
-    return msgspec.msgpack.encode(value) if speaks == MSGPACK else msgspec.json.encode(value)
+def written(value: Any, speaks: str) -> tuple[bytes, str]:
+    """(the body, what it is written in)."""
+    if speaks == MSGPACK:
+        try:
+            return msgspec.msgpack.encode(value), MSGPACK
+        except OverflowError:
+            pass  # a job's result may hold a number that only JSON can write
+    return msgspec.json.encode(value), JSON
 
 
 def failed(code: str, message: str) -> Failed:

@@ -78,6 +78,26 @@ class Stoppable(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def server_of(app: App, on_ready: Callable[[], None]) -> Stoppable:
+    """HTTP for the application, with our limits and without uvicorn's own words."""
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what matters is said in our own
+    config = uvicorn.Config(
+        app,
+        http=Careful,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=STOP_S,
+    )
+    server = Stoppable(config)
+    server.app, server.on_ready = app, on_ready
+    return server
+
+
 def serve(
     open: Open,
     sockets: list[socket.socket],
@@ -88,25 +108,11 @@ def serve(
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serves until INT or TERM, then answers what is under way and returns."""
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what matters is said in our own words
     hosts = [each.getsockname()[0] for each in sockets]
 
     async def run() -> None:
         app = App(open, log, names=(*hosts, *names), is_local=is_loopback(hosts), needs_token=needs_token)
-        config = uvicorn.Config(
-            app,
-            http=Careful,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=STOP_S,
-        )
-        server = Stoppable(config)
-        server.app, server.on_ready = app, on_ready
+        server = server_of(app, on_ready)
         try:
             await server.serve(sockets)
         finally:

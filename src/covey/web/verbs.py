@@ -18,6 +18,7 @@ from ..core.objects import FIELDS, spec_of
 from ..core.view import Filter, JobView
 from ..engine.engine import Engine
 from ..errors import Forbidden, InvalidInput, NotFound
+from . import lending
 from .desk import Desk
 from .gatekeeper import Guest
 from .hub import Hub
@@ -107,6 +108,7 @@ class Verbs:
 
     async def _leave(self, call: Call) -> wire.Nothing:
         await self._check_pool(call)
+        self._hub.awake(call.pool)
         await self._desk.ask(lambda engine: engine.leave(call.pool))
         self._queues.pop(call.pool, None)
         return wire.Nothing()
@@ -200,7 +202,7 @@ def _server(engine: Engine, call: Call) -> wire.ServerInfo:
 def _enqueue(engine: Engine, call: Call) -> Any:
     body: wire.Enqueue = call.body
     _check_queues(call.guest, [spec.queue for spec in body.specs])
-    return engine.enqueue(body.specs, request=_request(body.request))
+    return engine.enqueue(body.specs, request=_request(call.guest, body.request))
 
 
 def _enqueue_jobs(engine: Engine, call: Call) -> Any:
@@ -215,13 +217,12 @@ def _enqueue_jobs(engine: Engine, call: Call) -> Any:
         except InvalidInput as error:
             raise InvalidInput(f"jobs[{place}]: {error}") from None
     _check_queues(call.guest, [spec.queue for spec in specs])
-    return engine.enqueue(specs, request=_request(body.request))
+    return engine.enqueue(specs, request=_request(call.guest, body.request))
 
 
-def _request(text: str | None) -> str | None:
-    if text is not None and not (1 <= len(text) <= 100 and text.isascii() and text.isprintable()):
-        raise InvalidInput("request: 1 to 100 printable ASCII characters")
-    return text
+def _request(guest: Guest, text: str | None) -> str | None:
+    """Two clients that chose the same name for a request do not get each other's answers."""
+    return text if not text or not guest.token else f"{guest.token}:{text}"
 
 
 def _list_jobs(engine: Engine, call: Call) -> Any:
@@ -267,6 +268,20 @@ def _about_job(look: Callable[[Engine, str, Any], Any]) -> Verb:
         if call.guest.queues is not None:
             seen_job(engine, call.guest, ref)
         return look(engine, ref, call.query)
+
+    return verb
+
+
+def _lent(act: Callable[[Engine, int, Any], Any]) -> Verb:
+    def verb(engine: Engine, call: Call) -> Any:
+        job = number(call.names["ref"], "job")
+        if max(call.body.pool, call.body.fence) >= 1 << 63 or min(call.body.pool, call.body.fence) < 0:
+            raise InvalidInput("pool and fence: as they were in the answer to the claim")
+        if call.guest.queues is not None:
+            seen_job(engine, call.guest, job)
+            if isinstance(call.body, wire.SpawnAsk):
+                _check_queues(call.guest, [str(each["queue"]) for each in call.body.jobs if each.get("queue")])
+        return act(engine, job, call.body)
 
     return verb
 
@@ -349,6 +364,11 @@ VERBS: dict[str, Verb] = {
     "lost_pools": lambda engine, call: engine.pools(),
     "orphaned_pools": lambda engine, call: engine.orphaned_pools(),
     "reap": _reap,
+    "heartbeat": _lent(lending.heartbeat),
+    "complete": _lent(lending.complete),
+    "fail": _lent(lending.fail),
+    "spawn": _lent(lending.spawn),
+    "write_output": _lent(lending.write_output),
     "enqueue": _enqueue,
     "enqueue_jobs": _enqueue_jobs,
     "list_jobs": _list_jobs,

@@ -20,4 +20,13 @@ create table {requests} (
 ) with (autovacuum_vacuum_scale_factor = 0.05);
 create index requests_at on {requests} (at);
 
+-- What a run that is lent over HTTP has asked for so far: it comes into being with the run's success, and only then.
+create table {staged} (
+    job_id bigint not null references {jobs} (id) on delete cascade,
+    fence  bigint not null,
+    no     bigint not null,
+    spawn  text not null,  -- JSON
+    primary key (job_id, fence, no)
+);
+
 insert into {duties} (name, next_at) values ('requests', 0);  -- here a duty is taken only where its row is

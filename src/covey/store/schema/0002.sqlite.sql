@@ -19,3 +19,12 @@ create table requests (
     at     integer not null
 ) strict;
 create index requests_at on requests (at);
+
+-- What a run that is lent over HTTP has asked for so far: it comes into being with the run's success, and only then.
+create table staged (
+    job_id integer not null references jobs (id) on delete cascade,
+    fence  integer not null,
+    no     integer not null,
+    spawn  text    not null,  -- JSON
+    primary key (job_id, fence, no)
+) strict, without rowid;

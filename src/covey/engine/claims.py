@@ -1,0 +1,117 @@
+"""What pools may take now: found and claimed, for the turns of one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..core import tree
+from ..core.model import Claim, Want
+from ..store.store import Lane, Store
+from .lanes import Lanes
+
+Pairs = Sequence[tuple[str, str]]  # (queue, kind)
+
+
+class Claims:
+    """Looks at the lanes for several pools, one after the other.
+
+    What was learnt for one holds for the next until somebody says `forget`: claims only ever empty a lane. The rules of
+    queues are read again for each, because the claims before it count.
+    """
+
+    def __init__(self, store: Store, now: int, has_rules: bool) -> None:
+        self._store, self._now, self._has_rules = store, now, has_rules
+        self._busy: dict[tuple[str, ...], Pairs] = {}  # kinds → where they wait
+        self._wet: set[tuple[str, str]] = set()  # lanes, not serial ones, in which something was seen …
+        self._dry: set[tuple[str, str]] = set()  # … and in which nothing is left
+
+    def know(self, kinds: Sequence[str], busy: Pairs) -> None:
+        """So much is known already."""
+        self._busy[tuple(kinds)] = busy
+
+    def forget(self) -> None:
+        """Other lanes may have work now."""
+        self._busy.clear()
+        self._dry.clear()
+
+    def there_is(self, want: Want) -> bool:
+        """Whether there is something to take. Locks nothing."""
+        lanes = self._lanes(want, Lanes(self._store, self._now, self._has_rules))
+        if self._wet and any((lane.queue, lane.kind) in self._wet for lane in lanes if not lane.serial):
+            return True
+        for _, kind, queue, lane in self._store.ready(lanes, 1):
+            if lane is None:
+                self._wet.add((queue, kind))
+            return True
+        for each in lanes:
+            self._is_dry(each)
+        return False
+
+    def take(self, pool: int, want: Want) -> list[Claim]:
+        """The next jobs in order for which there is a place of their kind. A full kind does not hide another's jobs."""
+        lanes = Lanes(self._store, self._now, self._has_rules)
+        found = self._lanes(want, lanes)
+        claims = self._take_lane(pool, want, found[0]) if lanes.plain and len(found) == 1 else None
+        if claims is None:
+            claims = self._take_merged(pool, want, found, lanes)
+        self._tell_families(claims)
+        return claims
+
+    def _take_lane(self, pool: int, want: Want, lane: Lane) -> list[Claim] | None:
+        most = lane.most if lane.kind == "async" else min(lane.most, _bound(want))
+        claims = self._store.claim_lane(pool, lane._replace(most=most), self._now, idle=want.idle)
+        if claims == [] and most > 0 and want.idle:
+            self._is_dry(lane)
+        return claims
+
+    def _take_merged(self, pool: int, want: Want, found: list[Lane], lanes: Lanes) -> list[Claim]:
+        chosen: list[int] = []
+        left, bound, plain, seen = dict(want.places), _bound(want), lanes.plain, False
+        for id, kind, queue, lane in self._store.ready(found, want.limit, locked=True):
+            seen = True
+            if left[kind] > 0 and (bound > 0 or kind == "async") and (plain or lanes.admits(id, queue, lane)):
+                left[kind] -= 1
+                bound -= kind != "async"
+                chosen.append(id)
+                if len(chosen) == want.limit:
+                    break
+        if not seen:
+            for each in found:
+                self._is_dry(each)
+        claims = self._store.claim(pool, chosen, self._now, idle=want.idle) if chosen else []
+        lanes.taken(claims)
+        return claims
+
+    def _lanes(self, want: Want, lanes: Lanes) -> list[Lane]:
+        """Everything that may be claimed from now."""
+        places = {kind: min(n, want.limit) for kind, n in want.places.items() if n > 0}
+        if want.queues is not None:
+            pairs: Pairs = [(queue, kind) for queue in want.queues for kind in places]
+        else:
+            kinds = tuple(places)
+            if kinds not in self._busy:
+                self._busy[kinds] = self._store.busy_lanes(kinds)
+            pairs = self._busy[kinds]
+        return lanes.of((pair for pair in pairs if pair not in self._dry) if self._dry else pairs, places)
+
+    def _is_dry(self, lane: Lane) -> None:
+        """Of a serial lane it says nothing: the next pool may come when it is free."""
+        if not lane.serial:
+            self._dry.add((lane.queue, lane.kind))
+
+    def _tell_families(self, claims: Sequence[Claim]) -> None:
+        """Each claim has what its run must know of its tree: the time that is left, its children, failed siblings."""
+        parents = {claim.parent_id for claim in claims if claim.parent_id is not None}
+        failed = self._store.failed_outcomes(parents) if parents else {}
+        for claim in claims:
+            if claim.parent_id in failed:
+                claim.failed_siblings = failed[claim.parent_id]
+            if claim.tree_deadline_at is not None:
+                claim.timeout_s = tree.time_left_s(claim.timeout_s, claim.tree_deadline_at, self._now)
+            if claim.phase == "join":
+                claim.children = self._store.outcomes(claim.id)
+
+
+def _bound(want: Want) -> int:
+    """How many commands and sync tasks together."""
+    return want.limit if want.bound is None else want.bound

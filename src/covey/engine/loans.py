@@ -1,0 +1,102 @@
+"""Jobs on loan: one job for one worker that speaks plain HTTP. Each loan is a pool of its own, with its own lease."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from ..core.model import Claim, Held, Kind, Outcome, PoolInfo, Report, Row, Spawn, Turn, Want
+from ..errors import LeaseLost, Refused
+from ..store.store import Store
+from .again import repeated
+from .sealing import writing
+from .turns import Turns
+
+TRIES = 10  # of a turn whose number another request about the same loan took
+
+_spawn = msgspec.json.Decoder(Spawn)
+
+
+class Loans(Turns):
+    """The part of the engine that lends single jobs."""
+
+    store: Store
+    clock: Callable[[], int]
+
+    def lend(self, info: PoolInfo) -> tuple[int, Claim] | None:
+        """(pool, claim) of a new loan; None if there is nothing to be had."""
+        kinds: tuple[Kind, ...] = info.kinds
+        pool = self.register(info).pool
+        want = Want(queues=info.queues, places=dict.fromkeys(kinds, 1), limit=1)
+        claims = self.turn(Turn(pool=pool, database_id=self.database_id, number=1, wants=[want])).claims
+        if not claims:
+            self.leave(pool)
+            return None
+        return pool, claims[0]
+
+    def renew(self, job: int, pool: int, fence: int) -> bool:
+        """The lease begins anew; whether the job was cancelled meanwhile. LeaseLost if it is somebody else's by now."""
+        reply = self._turn_of_loan(pool, held=[Held(job, fence)])
+        if reply is None or not self._is_on_loan(job, pool, fence):
+            raise LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")
+        return any(held.id == job for held in reply)
+
+    @repeated
+    def stage(self, job: int, pool: int, fence: int, spawned: Sequence[Spawn]) -> int:
+        """These jobs come into being with the run's success. How many there are of that run by now."""
+        with writing(self.store):
+            if not self._is_on_loan(job, pool, fence):
+                raise LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")
+            self.store.ask("unstage", job=job, fence=fence - 1)  # of runs that did not succeed
+            first = int(self.store.value("count_staged", job=job, fence=fence))
+            for number, spawn in enumerate(spawned, first):
+                text = msgspec.json.encode(spawn).decode()
+                self.store.ask("stage", job=job, fence=fence, no=number, spawn=text)
+        return first + len(spawned)
+
+    def settle(self, job: int, pool: int, fence: int, outcome: Outcome, **fields: object) -> None:
+        """The run is reported and the loan is over. Told twice, it counts once; LeaseLost if it is not ours."""
+        report = Report(job, fence, outcome, **fields)  # type: ignore[arg-type]
+        if outcome == "success":
+            staged = [_spawn.decode(text) for (text,) in self.store.ask("staged", job=job, fence=fence)]
+            report.spawned = staged or None
+        refused = self._turn_of_loan(pool, reports=[report])
+        if refused is None:
+            # The pool is gone. If the row still has our fence and nobody works on it, our own earlier report moved it.
+            row = self.store.row(job)
+            if row is None or row.fence != fence or row.state == "processing":
+                raise LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")
+            return
+        if refused:
+            raise LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")
+        self._forget(job, fence)
+        self.leave(pool)
+
+    @repeated
+    def _forget(self, job: int, fence: int) -> None:
+        with self.store.transaction():
+            self.store.ask("unstage", job=job, fence=fence)
+
+    def _is_on_loan(self, job: int, pool: int, fence: int) -> bool:
+        row: Row | None = self.store.row(job)
+        return row is not None and row.pool == pool and fence in (row.fence, row.fence - 1)
+
+    def _turn_of_loan(
+        self, pool: int, *, reports: Sequence[Report] = (), held: Sequence[Held] = ()
+    ) -> list[Held] | None:
+        """What the turn refused, or with nothing to report what was cancelled; None if the pool is not known."""
+        for _ in range(TRIES):
+            found = self.store.ask("pool_for_turn", pool=pool)
+            if not found:
+                return None
+            number = found[0][0] + 1
+            turn = Turn(pool=pool, database_id=self.database_id, number=number, reports=list(reports), held=list(held))
+            try:
+                reply = self.turn(turn)
+            except Refused:
+                continue  # another request about this loan was faster
+            if reply.lost:
+                return None
+            return reply.refused if reports else reply.cancels
+        raise Refused(f"pool {pool} is asked about from too many places at once; try again")

@@ -1,0 +1,70 @@
+"""The contract is the same over HTTP: every test runs once more against a server, asked directly and over a socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from covey import env
+from covey.compose import open_dialect
+from covey.engine.engine import Engine
+from covey.remote.remote import Remote
+from covey.store import migrate
+from covey.store.store import Store
+from covey.testing import FakeClock
+from covey.testing.serving import Served
+
+from ..conftest import BACKENDS
+
+SERVED = ["http-file", "http-postgres", "socket-file", "socket-postgres"]
+
+
+class RemoteEngine(Remote):
+    """A Remote for tests that also look behind the server: whatever is no verb of the wire is asked of the database."""
+
+    behind: Engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["behind"], name)
+
+
+@pytest.fixture(params=[*BACKENDS, *SERVED])
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def connect(backend: str, url: str, clock: FakeClock) -> Iterator[Callable[[], Engine]]:
+    """Opens the test's queue once more, as another client or pool would."""
+    from random import Random
+
+    def open() -> Engine:
+        dialect = open_dialect(url)
+        migrate.migrate(dialect, database_id=env.new_database_id(), now=clock())
+        return Engine(Store(dialect), clock=clock, rng=Random(0))
+
+    with ExitStack() as stack:
+        if backend in BACKENDS:
+
+            def connect() -> Engine:
+                engine = open()
+                stack.callback(engine.close)
+                return engine
+
+        else:
+            behind = open()
+            stack.callback(behind.close)
+            served = Served(open, socket=backend.startswith("socket"))
+            stack.callback(served.close)
+
+            def connect() -> Engine:
+                remote = served.connect()
+                remote.__class__ = RemoteEngine
+                remote.__dict__["behind"] = behind
+                stack.callback(remote.close)
+                return remote  # type: ignore[return-value]
+
+        yield connect
