@@ -88,7 +88,7 @@ class Dock:
         """The pid of a container's first process, seen from here."""
         box = self.home / "containers" / name
         until(lambda: (box / "pid").exists(), 5, f"{name} runs")
-        return int((box / "pid").read_text())
+        return int((box / "pid").read_text().split()[0])
 
     def docker(self, *words: str) -> str:
         return subprocess.run(

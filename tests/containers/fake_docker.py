@@ -146,7 +146,7 @@ def _shim(box: Path, command: list[str]) -> None:
         assert ctypes.CDLL(None).unshare(CLONE_NEWPID) == 0
         command = ["unshare", "--mount-proc", *command]
     inner = subprocess.Popen(command, start_new_session=True)
-    (box / "pid.new").write_text(str(inner.pid))
+    (box / "pid.new").write_text(f"{inner.pid} {_ticks(inner.pid)}")
     os.rename(box / "pid.new", box / "pid")
     status = inner.wait()
     code = status if status >= 0 else 128 - status
@@ -157,9 +157,17 @@ def _shim(box: Path, command: list[str]) -> None:
         os.rename(box / "exit.new", box / "exit")
 
 
-def _first(box: Path) -> int:
-    """The container's first process, as seen from outside."""
-    return int((box / "pid").read_text())
+def _ticks(pid: int) -> str:
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(") ")[2].split()[19]
+
+
+def _send(box: Path, number: int) -> None:
+    """The container's first process has the signal, if it lives: its pid may be another's by now."""
+    with contextlib.suppress(OSError):
+        pid, ticks = (box / "pid").read_text().split()
+        if _ticks(int(pid)) == ticks:
+            os.kill(int(pid), number)
 
 
 def _inspect(name: str) -> int:
@@ -182,8 +190,7 @@ def _kill(name: str, number: int) -> int:
     box = BOXES / name
     if not (box / "pid").exists() or (box / "exit").exists():
         return _refuse(f"Error: Container {name} is not running")
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(_first(box), number)
+    _send(box, number)
     return 0
 
 
@@ -191,14 +198,16 @@ def _remove(name: str) -> int:
     box = BOXES / name
     if not box.exists():
         return _refuse(f"Error: No such container: {name}")
-    if (box / "pid").exists():
-        while not (box / "exit").exists():
-            with contextlib.suppress(OSError):
-                os.kill(_first(box), signal.SIGKILL)
-            time.sleep(0.005)
-    for file in box.iterdir():
-        file.unlink(missing_ok=True)
-    box.rmdir()
+    deadline = time.monotonic() + 10
+    while (box / "pid").exists() and not (box / "exit").exists() and time.monotonic() < deadline:
+        _send(box, signal.SIGKILL)
+        time.sleep(0.005)
+    try:
+        for file in box.iterdir():
+            file.unlink()
+        box.rmdir()
+    except OSError:
+        return _refuse(f"Error: removal of container {name} is already in progress")
     return 0
 
 

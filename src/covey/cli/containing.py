@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-import tempfile
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput
@@ -50,6 +46,7 @@ def start_containers(
     from ..pool.containers import run
     from ..pool.docker import Docker
     from ..pool.recipe import ContainerOptions, Group
+    from ..pool.secret import token_file as secret_file
     from ..pool.sizing import automatic
 
     if not image:
@@ -78,7 +75,7 @@ def start_containers(
     queues = None if any(group.queues is None for group in groups) else [q for g in groups for q in g.queues or ()]
     with (
         server_for_containers(source, docker, db=url, server=server, port=port, queues=queues) as found,
-        token_for(docker, image, user, found.token) as (path, run_as),
+        secret_file(docker, image, user, found.token) as (path, run_as),
     ):
         return run(
             source,
@@ -128,24 +125,3 @@ def mount_of(text: str) -> tuple[str, str]:
     if not os.path.exists(host):
         raise InvalidInput(f"--mount {text!r}: there is no {host}")
     return host, target
-
-
-@contextlib.contextmanager
-def token_for(docker: Docker, image: str, user: str, token: str | None) -> Iterator[tuple[str | None, str | None]]:
-    """(A file with the token that the containers' user can read, and nobody else here; that user if not the image's.)
-
-    The file is 0600 in a private directory. As root it is given to the image's user; else containers run as we do.
-    """
-    if token is None:
-        yield None, None
-        return
-    with tempfile.TemporaryDirectory(prefix="covey-token-") as directory:
-        path = os.path.join(directory, "token")
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(token + "\n")
-        run_as = None
-        if os.getuid() == 0:
-            os.chown(path, docker.user_id(image, user), -1)
-        elif re.sub(r":.*", "", user) != str(os.getuid()):
-            run_as = f"{os.getuid()}:{os.getgid()}"
-        yield path, run_as

@@ -136,8 +136,11 @@ def _reap_containers(engine: Engine, log: Log, *, dry_run: bool) -> list[Contain
     from ..pool.containers import remove_orphans
     from ..pool.docker import ENGINES, Docker
     from ..pool.recipe import orphans
+    from ..pool.secret import sweep
 
     found = []
+    if not dry_run:
+        sweep()
     for name in ENGINES:
         if which(name) is None:
             continue

@@ -99,6 +99,7 @@ class Supervisor:
         self._look_at = 0.0
         self._looking = False
         self._rows_at = 0.0
+        self._removing: set[str] = set()
         self._lost: dict[str, str] = {}  # container → why; its pool is to be reaped
         self._events: list[PoolEvent] = []
         self._pool = self._number = 0
@@ -310,6 +311,8 @@ class Supervisor:
 
     def _is_stray(self, container: Container, known: dict[str, Berth]) -> bool:
         """Of a lost supervisor, or of ours and out of its place: a start that we had given up may come late."""
+        if container.name in self._removing:
+            return False
         if container.labels.get(OWNER) == owner():
             return container.name not in known
         return is_orphan(container)
@@ -329,8 +332,9 @@ class Supervisor:
             return f"{how}: {words}" if words else how
 
         def removed(future: Future[Any]) -> None:
+            self._removing.discard(name)
             if (error := future.exception()) is not None:
-                self._log.engine_failed(error)
+                self._log.engine_failed(error)  # the next look tries again
             told = how if future.exception() else future.result()
             self._lost[name] = told
             if self._stopping:
@@ -339,15 +343,18 @@ class Supervisor:
                 self._berths.lost(berth, told)
 
         berth.state = "leaving"
+        self._removing.add(name)
         self._call(remove, removed)
 
     def _remove(self, names: list[str], reason: str) -> None:
         def removed(future: Future[Any]) -> None:
+            self._removing.difference_update(names)
             if (error := future.exception()) is not None:
                 self._log.engine_failed(error)  # the next look tries again
             else:
                 self._lost.update(dict.fromkeys(names, reason))
 
+        self._removing.update(names)
         self._call(lambda: self._docker.remove(names), removed)
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -138,7 +139,8 @@ class Docker:
         """They are gone, running or not; who is gone already is no fault."""
         for name in names:
             told = self._call("rm", "--force", "--volumes", name)
-            if told.returncode and "no such container" not in told.stderr.lower():
+            # "No such container" or "removal is already in progress": somebody was faster.
+            if told.returncode and not re.search("no such container|already in progress", told.stderr, re.I):
                 raise ContainerError(f"{self.program} cannot remove {name}: {_last_line(told.stderr)}")
 
     def last_words(self, name: str) -> str:

@@ -51,15 +51,20 @@ def owner() -> str:
     return f"{boot()}:{os.getpid()}:{start_ticks(os.getpid()) or 0}"
 
 
-def is_orphan(container: Container) -> bool:
-    """Its supervisor is gone. One on another host, or in another pid namespace, cannot be judged from here."""
-    space, _, rest = container.labels.get(OWNER, "").rpartition(":")
+def is_gone(owner: str) -> bool:
+    """That supervisor of this host does not live. One in another pid namespace is taken for alive."""
+    space, _, ticks = owner.rpartition(":")
     space, _, pid = space.rpartition(":")
-    if not (pid.isdecimal() and rest.isdecimal()) or container.labels.get(HOST) != hostname():
+    if not (space and pid.isdecimal() and ticks.isdecimal()):
         return False
     if space == boot():
-        return not alive(int(pid), int(rest))
+        return not alive(int(pid), int(ticks))
     return space.partition(":")[0] != boot().partition(":")[0]  # this host has been restarted since
+
+
+def is_orphan(container: Container) -> bool:
+    """Its supervisor is gone. One on another host cannot be judged from here."""
+    return container.labels.get(HOST) == hostname() and is_gone(container.labels.get(OWNER, ""))
 
 
 def orphans(docker: Docker, database_id: str) -> list[Container]:
