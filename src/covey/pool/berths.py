@@ -28,6 +28,7 @@ class Berth:
         self.began_at = self.started_at = 0.0
         self.first = True
         self.joined = False
+        self.oom_at: float | None = None  # since when its engine says that memory has run out in it
 
 
 class Berths:
@@ -69,6 +70,7 @@ class Berths:
             berth.worker = f"{title}-{number}"
             berth.container = self._name(berth.worker)
             berth.state, berth.began_at, berth.joined = "starting", now, False
+            berth.oom_at = None
             self._note("starting", berth.worker, None)
             start(berth)
 

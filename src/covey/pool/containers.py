@@ -36,6 +36,7 @@ ROWS_S = 0.2  # how often the pools' rows are read while somebody has to join or
 JOIN_S = 60.0  # from a container's start to its pool's registration
 OVER_GRACE_S = 5.0  # a pool's own grace comes first
 NOW_S = 3.0
+OOM_S = 2.0  # from the news of an OOM kill to that of the container's end, if the one has caused the other
 EVENTS_AGAIN_S = 5.0
 PARENT_S = 5.0
 
@@ -303,7 +304,11 @@ class Supervisor:
             if container is None and berth.started_at < looked_at:
                 self._gone(berth, "its container was removed")
             elif container is not None and container.ended:
-                self._gone(berth, container.exit_reason(), container)
+                # The engine never forgets an OOM kill inside; one of long ago did not end the container.
+                had_oom = berth.oom_at is not None and looked_at - berth.oom_at > OOM_S
+                self._gone(berth, container.exit_reason(had_oom=had_oom), container)
+            elif container is not None and container.oom_killed and berth.oom_at is None:
+                berth.oom_at = looked_at
         known = self._berths.by_container()
         strangers = [each.name for each in seen.values() if self._is_stray(each, known)]
         if strangers:

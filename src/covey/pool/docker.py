@@ -39,11 +39,11 @@ class Container(Struct, frozen=True):
     def ended(self) -> bool:
         return self.status in ENDED
 
-    def exit_reason(self) -> str:
-        """How it ended, in words for the job that it ran."""
+    def exit_reason(self, *, had_oom: bool = False) -> str:
+        """How it ended, in words for the job that it ran. ``had_oom``: it was known before that memory had run out."""
         if self.error:
             return f"its container could not start: {self.error}"
-        if self.oom_killed and self.exit_code == 128 + signal.SIGKILL:
+        if self.oom_killed and not had_oom and self.exit_code == 128 + signal.SIGKILL:
             return "its container ran out of memory (OOM-killed)"
         # The engine remembers an OOM kill of any process inside, also if the pool has survived it.
         earlier = "; a process in it had been killed for lack of memory" if self.oom_killed else ""
