@@ -23,6 +23,7 @@ MEASURES = (
     "cli",
     "gate",
     "postgres",
+    "remote",
 )
 
 

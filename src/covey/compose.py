@@ -55,10 +55,8 @@ def is_remote(url: str) -> bool:
 
 def open_remote(url: str, *, token: str | None = None) -> Remote:
     """A server's queue. The token: as given, else COVEY_TOKEN, else what the file COVEY_TOKEN_FILE holds."""
-    try:
-        from .remote.remote import Remote
-    except ImportError as error:
-        raise InvalidInput(f"a server needs an HTTP client ({error}); pip install 'covey[remote]'") from None
+    from .remote.remote import Remote
+
     return Remote(url, token=token or find_token())
 
 

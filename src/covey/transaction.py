@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from .connection import Connection
     from .core.model import Spec
+    from .core.ports import Client
     from .engine.engine import Engine
 
 P = ParamSpec("P")
@@ -129,18 +130,25 @@ def submit(connection: Connection, specs: Sequence[Spec], tx: object = None) -> 
             raise InvalidInput("the transaction belongs to another app than the task; open one of the task's own app")
         return [tx.add(spec) for spec in specs]
     client = connection.client
-    enqueued = client.enqueue(specs) if tx is None else cast("Engine", client).enqueue_in(tx, specs)
+    enqueued = client.enqueue(specs) if tx is None else _lender(client).enqueue_in(tx, specs)
     return [
         Job(connection, done.id, key=None if done.existing else spec.key, existing=done.existing)
         for spec, done in zip(specs, enqueued, strict=True)
     ]
 
 
+def _lender(client: Client) -> Engine:
+    """Whoever can write into a caller's transaction."""
+    if not hasattr(client, "enqueue_in"):
+        raise InvalidInput("a connection as tx= needs a queue on PostgreSQL, opened directly and not through a server")
+    return cast("Engine", client)
+
+
 async def asubmit(connection: Connection, tx: object, enqueue: Enqueue[R_co]) -> Job[R_co]:
     """What ``enqueue`` does in the transaction of the caller's async connection."""
     import asyncio
 
-    await asyncio.to_thread(lambda: cast("Engine", connection.client).check_lendable())
+    await asyncio.to_thread(lambda: _lender(connection.client).check_lendable())
     from .store.bridge import across  # drivers, which others need not have
     from .store.lenders import lend_async
 

@@ -51,6 +51,8 @@ WRITING: dict[str, Verb] = {
     "turn_with_news": lambda engine, pool: pool.turn(events=[PoolEvent(1, "worker_lost", "c1", "gone")]),
     "beat": lambda engine, pool: engine.beat([pool.id, 77]),
     "turns": lambda engine, pool: refused_in(engine.turns([pool.said(held=[])])),
+    "renew": lambda engine, pool: engine.renew(HELD, pool.id, held(engine).fence),
+    "settle": lambda engine, pool: engine.settle(HELD, pool.id, held(engine).fence, "success"),
     "lend": lambda engine, pool: engine.lend(pool.info),
     "stage": lambda engine, pool: engine.stage(1, pool.id, 1, []),
     "turns_idle": lambda engine, pool: refused_in(engine.turns([pool.said(want=1)])),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -160,3 +161,25 @@ def test_somebody_else_s_database_is_refused_and_stays_as_it_is(path: str, tmp_p
 def test_an_empty_file_becomes_a_queue(path: str, engine_at: Callable[[str], Engine]) -> None:
     Path(path).touch()
     assert engine_at(path).status().schema == migrate.newest("sqlite")
+
+
+def test_who_opens_a_queue_while_it_is_made_never_takes_it_for_an_old_one(
+    path: str, proof: Callable[[int, int], int]
+) -> None:
+    problems: list[BaseException] = []
+
+    def open_it(fresh: str, together: threading.Barrier) -> None:
+        together.wait()
+        try:
+            open_engine(fresh).close()
+        except BaseException as problem:
+            problems.append(problem)
+
+    for n in range(proof(5, 100)):
+        together = threading.Barrier(6)
+        threads = [threading.Thread(target=open_it, args=(f"{path}.{n}", together)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert problems == []

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from .. import errors
-from .model import Claim, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
+from .model import Child, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
 from .tokens import Role
 from .view import Attempt, Branch, Change, Edit, Event, Filter, JobView, Page, PoolView, QueueView, Status, Why
 
@@ -105,9 +105,10 @@ class Lent(Struct, frozen=True):
 
     pool: int
     fence: int
-    lease_s: float
-    claim: Claim
+    lease_s: float  # a heartbeat is due before that; a third of it is a good pace
+    attempt: int
     job: JobView
+    children: list[Child] | None = None  # a join: how they ended, in the order of spawning
 
 
 class Claimed(Struct, frozen=True):

@@ -89,7 +89,7 @@ def examine(
         text = f"{orphans} jobs belong to pools that are no longer known"
         found.append(_warning(text, "a pool hands them back once it has run for a lease"))
     if dead:
-        found.append(_warning(f"{dead:,} dead letters", "`covey dlq list`"))
+        found.append(_warning(f"{dead:,} dead letter{'' if dead == 1 else 's'}", "`covey dlq list`"))
     if paused:
         found.append(Finding(level="note", text=f"paused: {', '.join(paused)}"))
     return sorted(found, key=lambda finding: ("broken", "warning", "note").index(finding.level))

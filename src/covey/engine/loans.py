@@ -78,6 +78,10 @@ class Loans(Turns):
         with self.store.transaction():
             self.store.ask("unstage", job=job, fence=fence)
 
+    def _last_turn(self, pool: int) -> int | None:
+        number: int | None = self.store.value("pool_for_turn", pool=pool)
+        return number
+
     def _is_on_loan(self, job: int, pool: int, fence: int) -> bool:
         row: Row | None = self.store.row(job)
         return row is not None and row.pool == pool and fence in (row.fence, row.fence - 1)
@@ -87,14 +91,16 @@ class Loans(Turns):
     ) -> list[Held] | None:
         """What the turn refused, or with nothing to report what was cancelled; None if the pool is not known."""
         for _ in range(TRIES):
-            found = self.store.ask("pool_for_turn", pool=pool)
-            if not found:
+            last = self._last_turn(pool)
+            if last is None:
                 return None
-            number = found[0][0] + 1
+            number = last + 1
             turn = Turn(pool=pool, database_id=self.database_id, number=number, reports=list(reports), held=list(held))
             try:
                 reply = self.turn(turn)
             except Refused:
+                if self._last_turn(pool) == number - 1:
+                    raise
                 continue  # another request about this loan was faster
             if reply.lost:
                 return None

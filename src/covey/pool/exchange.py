@@ -301,19 +301,19 @@ class Exchange:
         """Until something rings, is due, or must be said. When the next timed beat is."""
         self._look_around()
         served = self._source.is_served
-        left_s = beat_at - time.monotonic()
-        if self._due_at is not None and not served:
-            left_s = min(left_s, self._due_at - time.monotonic())
         with self._lock:
             has_room = any(want.limit > 0 for want in self._room([]))
-            idle = not self._held and not self._events
+            idle = served and not self._held and not self._events
+        left_s = self._lease_s / 3 if idle else beat_at - time.monotonic()
+        if self._due_at is not None and not served:
+            left_s = min(left_s, self._due_at - time.monotonic())
         queues = self._types.queues if has_room else ()
         left_s = max(0.001, min(left_s, self._source.longest_wait_s))
         changed = self._source.wait(self._pool, queues, left_s)
         with self._lock:
             self._dry.clear()
         # A server has heard us wait. With nothing in our hands there is nothing else that a beat would say.
-        return time.monotonic() + self._beat_s if served and idle and not changed else beat_at
+        return time.monotonic() + self._beat_s if idle and not changed else beat_at
 
 
 def _boottime() -> float:

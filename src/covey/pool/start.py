@@ -9,7 +9,6 @@ import resource
 import select
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from ..errors import InvalidInput
 from ..log import Log, LogFile
 from ..worker import cgroup, family, wire
 from ..worker.main import Setting
+from . import live
 from .care import Parent
 from .forking import Nursery
 from .neighbours import Neighbours
@@ -95,6 +95,7 @@ class Starter:
         self._registered: Registered | None = None
         self._preload = True
         self._live = ""
+        self._own_live = ""  # a directory for live output that we made, because the queue has none for us
         self._exchange: Exchange | None = None
         self._ticks = start_ticks(os.getpid()) or 0
         self._cgroup: str | None = None
@@ -107,6 +108,7 @@ class Starter:
 
     def clean_up(self) -> None:
         """What dead pools of this host left behind is gone before we claim anything."""
+        live.sweep()
         Neighbours(self._source, self._source.database_id, self._log).look(me=None, force=True)
 
     def register(self) -> None:
@@ -129,7 +131,10 @@ class Starter:
             cgroup=self._cgroup,
         )
         self._registered = self._source.register(info)
-        self._live = self._registered.live or tempfile.mkdtemp(prefix="covey-live-")
+        given = self._registered.live
+        if not (given and os.access(given, os.W_OK)):
+            self._own_live = self._own_live or live.create(self._ticks)
+        self._live = self._own_live or given
         failpoint("pool.after_register")
 
     def work(self, signals: int) -> int:
@@ -246,6 +251,7 @@ class Starter:
             cgroup.end(self._cgroup)
 
     def close(self) -> None:
+        live.remove(self._own_live)
         for end in self._lifeline:
             os.close(end)
         if self._log.file:

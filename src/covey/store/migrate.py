@@ -61,12 +61,12 @@ def migrate(db: Dialect, *, database_id: str, now: int, say: Callable[[str], Non
     todo = steps(db.name)
     if (found := current(db)) > max(todo):
         check(found, max(todo), db.url)  # before anything is written
-    applied = []
-    for number, script in todo.items():
+    applied: list[int] = []
+    for number in todo:
         for pause_s in (*PAUSES_S, None):
             try:
-                if number > found and _apply(db, number, script, newest=max(todo), made=(database_id, now)):
-                    applied.append(number)
+                if number > found and number not in applied:
+                    applied += _apply(db, number, todo, made=(database_id, now))
                 break
             except (Busy, Undone) as error:
                 if pause_s is None:
@@ -76,19 +76,26 @@ def migrate(db: Dialect, *, database_id: str, now: int, say: Callable[[str], Non
     return applied
 
 
-def _apply(db: Dialect, number: int, script: str, *, newest: int, made: tuple[str, int]) -> bool:
-    """The step is in the database. False if somebody else has done it."""
+def _apply(db: Dialect, number: int, todo: dict[int, str], *, made: tuple[str, int]) -> list[int]:
+    """The step is in the database; what was done for that, which is nothing if somebody else has done it.
+
+    A new queue gets all steps at once: nobody who opens it meanwhile may take it for an old one.
+    """
     with db.transaction(alone=True, marked=False, wait_s=WAIT_S):
-        if (found := current(db)) > newest:
-            check(found, newest, db.url)
+        if (found := current(db)) > max(todo):
+            check(found, max(todo), db.url)
         if found >= number:
-            return False
-        failpoint("migrate.before_script")
-        db.script(script)
-        failpoint("migrate.after_script")
-        if number == 1:
-            insert = f'insert into {db.prefix}meta ("only", database_id, schema, created_at) values (1, :id, 1, :now)'
-            db.query(insert, {"id": made[0], "now": made[1]})
-        else:
-            db.query(f"update {db.prefix}meta set schema = :number", {"number": number})
-    return True
+            return []
+        numbers = list(todo) if found == 0 else [number]
+        for each in numbers:
+            failpoint("migrate.before_script")
+            db.script(todo[each])
+            failpoint("migrate.after_script")
+            if each == 1:
+                insert = (
+                    f'insert into {db.prefix}meta ("only", database_id, schema, created_at) values (1, :id, 1, :now)'
+                )
+                db.query(insert, {"id": made[0], "now": made[1]})
+            else:
+                db.query(f"update {db.prefix}meta set schema = :number", {"number": each})
+    return numbers

@@ -80,8 +80,11 @@ class HandPool:
     def lose(self, by: Source | None = None) -> int:
         """Another pool has given this one up."""
         source = by or self.source
-        beat = next(pool.beat for pool in source.pools() if pool.id == self.id)
-        return source.reap(self.id, beat)
+        handed_back = 0
+        # A server may write our beat between the look and the reap: then nothing was done, and it is tried again.
+        while beats := [pool.beat for pool in source.pools() if pool.id == self.id]:
+            handed_back += source.reap(self.id, beats[0])
+        return handed_back
 
 
 def report(claim: Claim | Held, outcome: Outcome, **fields: Any) -> Report:

@@ -102,7 +102,6 @@ class Hub:
             return False
         finally:
             self._waiters.pop(waiter, None)
-            self.heard(pool)
 
     @contextlib.contextmanager
     def watch(self, ids: Sequence[int]) -> Iterator[asyncio.Future[None]]:

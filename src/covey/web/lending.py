@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from .. import __version__
 from ..core import codec, wire
 from ..core.check import check_spec
-from ..core.model import Output, PoolInfo, Spawn
+from ..core.model import Child, Output, PoolInfo, Spawn
 from ..core.objects import FIELDS, spec_of
 from ..engine.engine import Engine
 from ..errors import InvalidInput, LeaseLost, NotFound
@@ -68,7 +70,8 @@ def _lend(engine: Engine, ask: wire.ClaimAsk) -> wire.Lent | None:
     if (lent := engine.lend(info)) is None:
         return None
     pool, claim = lent
-    return wire.Lent(pool, claim.fence, ask.lease_s, claim, engine.job(claim.id))
+    children = None if claim.children is None else msgspec.json.decode(claim.children, type=list[Child])
+    return wire.Lent(pool, claim.fence, ask.lease_s, claim.attempt, engine.job(claim.id), children)
 
 
 def heartbeat(engine: Engine, job: int, ask: wire.Holding) -> wire.Still:

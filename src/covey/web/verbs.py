@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .. import __version__
+from .. import __version__, env
 from ..core import wire
 from ..core.model import PoolInfo, Registered, Turn
 from ..core.objects import FIELDS, spec_of
@@ -82,7 +82,7 @@ class Verbs:
         if call.guest.queues is not None:
             self._queues[registered.pool] = info.queues
         # The directory for live output is one of this host.
-        return replace(registered, live="")
+        return registered if info.boot == env.boot() else replace(registered, live="")
 
     async def _turn(self, call: Call) -> wire.Answered:
         turn: Turn = call.body
