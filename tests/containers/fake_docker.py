@@ -64,7 +64,7 @@ def main(args: list[str]) -> int:
                 return _refuse(f"Error: No such image: {words[-1]}")
             print(_told("image-user") or "")
         case "network":
-            print(_told("gateway") or "127.0.0.1")
+            print(_told("gateway") or "127.0.0.2")
         case _:
             return _refuse(f"unknown command {verb}")
     return 0
@@ -126,6 +126,9 @@ def _run(options: dict[str, list[str]], words: list[str]) -> int:
         if "--token-file" in command:
             at = command.index("--token-file")
             del command[at : at + 2]
+    for mount in options.get("--mount", []):
+        parts = dict(part.partition("=")[::2] for part in mount.split(","))
+        command = [parts["source"] if word == parts["target"] else word for word in command]
     with open(box / "log", "wb") as log:
         subprocess.Popen(
             [sys.executable, __file__, "--shim", str(box), *command],
