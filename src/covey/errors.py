@@ -15,6 +15,7 @@ CoveyError
 │   ├── NoQueue         there is none in that place yet
 │   ├── Unreachable     the server does not answer; whether it heard is not known
 │   └── SchemaError     the tables are newer or older than this Covey
+├── ContainerError      the container engine refused, or did not answer
 ├── LeaseLost           a stale pool spoke: nothing was written
 ├── Unauthorized        the server wants a token, or does not know this one
 ├── Forbidden           the token does not allow that
@@ -96,6 +97,10 @@ class Unreachable(StoreError):
 
 class SchemaError(StoreError):
     pass
+
+
+class ContainerError(CoveyError):
+    """The container engine refused, or did not answer."""
 
 
 class LeaseLost(CoveyError):

@@ -155,6 +155,37 @@ class Log:
     def reaped(self, pool: int, jobs: int, processes: int) -> None:
         self._say("warning", f"pool {pool} was lost: {jobs} jobs handed back, {processes} processes ended")
 
+    # ── containers ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def supervises(self, pool: int, pid: int, image: str, server: str) -> None:
+        self._say("info", f"pool {pool} (pid {pid}) runs each worker in a container of {image}, on {server}")
+
+    def container_lost(self, worker: str, how: str, delay_s: float | None) -> None:
+        then = "" if delay_s is None else f"; it is replaced{f' in {delay_s:.1f} s' if delay_s else ''}"
+        self._say("warning", f"worker {worker}: {how}{then}")
+
+    def containers_removed(self, names: list[str]) -> None:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        self._say("warning", f"removed what a lost supervisor left: container {', '.join(names[:5])}{more}")
+
+    def containers_cut(self, workers: list[str]) -> None:
+        more = f" and {len(workers) - 10} more" if len(workers) > 10 else ""
+        self._say("warning", f"time is up; the containers of {', '.join(workers[:10])}{more} are removed")
+
+    def containers_left(self, error: object, advice: str) -> None:
+        self._say("error", f"containers may be left: {error}; remove them with `{advice}`")
+
+    def engine_failed(self, error: object) -> None:
+        self._seldom("engine", "error", f"{error}; trying again")
+
+    def draining_containers(self, workers: int) -> None:
+        self._say("info", f"no new jobs are taken; waiting for {workers} containers")
+
+    def all_stopped(self) -> None:
+        self._say("info", "stopped; no container is left")
+
+    # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
     def draining(self, jobs: list[int]) -> None:
         what = f"; waiting for job {', '.join(map(str, jobs[:10]))}" if jobs else ""
         more = f" and {len(jobs) - 10} more" if len(jobs) > 10 else ""

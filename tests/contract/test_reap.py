@@ -28,6 +28,32 @@ def test_a_lost_pool_s_jobs_are_pending_again_without_cost(engine: Engine) -> No
     assert "interrupted" in [event.kind for event in engine.events(ids[0])]
 
 
+def test_how_a_pool_was_lost_is_told_with_each_of_its_jobs(engine: Engine) -> None:
+    (made,) = engine.enqueue([command()])
+    pool = HandPool(engine, name="box-1")
+    pool.claim_one()
+    (seen,) = engine.pools()
+    assert seen.name == "box-1"
+    assert engine.reap(pool.id, seen.beat, "its container ran out of memory") == 1
+    told = "its pool was lost: its container ran out of memory"
+    assert [event.text for event in engine.events(made.id) if event.kind == "interrupted"] == [told]
+    assert told in engine.why(made.id).reason
+    (lost,) = [event for event in engine.pool_events(pool.id) if event.kind == "pool_lost"]
+    assert lost.text == "1 jobs handed back: its container ran out of memory"
+
+
+def test_a_job_that_was_interrupted_too_often_says_how_the_last_time(engine: Engine) -> None:
+    (made,) = engine.enqueue([command()])
+    for _ in range(MAX_INTERRUPTIONS + 1):
+        pool = HandPool(engine)
+        pool.claim_one()
+        (seen,) = engine.pools()
+        engine.reap(pool.id, seen.beat, "its container ran out of memory")
+    job = engine.job(made.id)
+    assert job.state == "dead"
+    assert (job.error or "").endswith("the last time, its container ran out of memory")
+
+
 def test_a_pool_that_has_beaten_since_is_not_reaped(engine: Engine, pool: HandPool) -> None:
     (made,) = engine.enqueue([command()])
     claim = pool.claim_one()

@@ -282,16 +282,16 @@ class NoFence(Engine):
 class ReapWhateverHappened(Engine):
     """Reaps a pool although it has beaten since it was judged."""
 
-    def reap(self, pool: int, beat: int) -> int:
+    def reap(self, pool: int, beat: int, reason: str | None = None) -> int:
         return super().reap(pool, next(each.beat for each in self.pools() if each.id == pool))
 
 
 class RetryCountsOn(Engine):
     """Hands a lost pool's jobs back without giving the attempt back."""
 
-    def reap(self, pool: int, beat: int) -> int:
+    def reap(self, pool: int, beat: int, reason: str | None = None) -> int:
         ids = [row[0] for row in self.store.ask("held_by", pool=pool)]
-        reaped = super().reap(pool, beat)
+        reaped = super().reap(pool, beat, reason)
         with self.store.transaction():
             for id in ids:
                 self.store.raw("update {jobs} set attempts = attempts + 1 where id = :id", id=id)

@@ -41,14 +41,21 @@ def choose_token(path: str | None) -> None:
     _token_file = path or _token_file
 
 
+def chosen_token() -> str | None:
+    """What is in that file; None if none was named."""
+    from ..compose import read_token
+
+    return None if _token_file is None else read_token(_token_file)
+
+
 def open_queue(db: str | None = None, *, create: bool = False) -> Engine | Remote:
     """The chosen queue, or one clear line if there is none. It is closed when the command ends."""
-    from ..compose import is_remote, open_remote, read_token
+    from ..compose import is_remote, open_remote
 
     url = database(db)
     if not is_remote(url):
         return open_database(url, create=create)
-    remote = open_remote(url, token=None if _token_file is None else read_token(_token_file))
+    remote = open_remote(url, token=chosen_token())
     _open.append(remote)
     return remote
 

@@ -56,7 +56,7 @@ def _facts(pool: PoolView, alive: bool) -> Iterator[tuple[str, object]]:
     types = ", ".join(f"{queue} {count}" for queue, count in pool.types.items()) if pool.types else None
     yield "pool", f"{pool.id} {pool.name}"
     yield "state", render.state(state)
-    yield "serves", types or f"{queues}, {pool.count} at a time"
+    yield "serves", types or f"{queues}, {pool.count} at a time" if pool.count else "through its containers"
     yield "app", pool.app
     yield "where", f"pid {pool.pid} on {pool.host}, last seen {span(pool.beat_age_s)} ago"
     yield "log", pool.log

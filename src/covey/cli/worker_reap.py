@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from shutil import which
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..core.model import LostPool
     from ..core.view import PoolView
     from ..engine.engine import Engine
+    from ..log import Log
     from ..pool.neighbours import Neighbours
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
@@ -44,27 +46,39 @@ class Reaped(Struct, kw_only=True):
     reason: str
 
 
+class ContainersReaped(Struct, kw_only=True):
+    """What a lost supervisor of this host had started."""
+
+    containers: list[str]
+    reaped: bool
+
+
 def reap(dry_run: DryRun = False, json: Json = False, db: Db = None) -> int:
     """Do by hand what the next pool does before it claims: end what lost pools left, hand their jobs back.
 
-    A pool of this host is lost when its process is gone. Only what carries its mark is ended, with what that started.
+    A pool of this host is lost when its process is gone. Only what carries its mark is ended, with what that started;
+    of a pool with containers, those that carry its label.
 
     Exits 1 if a process could not be ended.
     """
     from ..log import Log
     from ..pool.neighbours import Neighbours
 
-    engine = open_database(db)
-    neighbours = Neighbours(engine, engine.database_id, Log("covey"))
+    engine, log = open_database(db), Log("covey", quiet=True)
+    neighbours = Neighbours(engine, engine.database_id, log)
     views = {pool.id: pool for pool in engine.pool_views()}
     lost = [pool for pool in neighbours.gone() if pool.id in views]
     refuse_own_pool(engine, lost)
+    boxes = _reap_containers(engine, log, dry_run=dry_run)
     found = [_reap(neighbours, pool, views.pop(pool.id), dry_run=dry_run) for pool in lost]
     found += [_silent(pool) for pool in views.values() if pool.beat_age_s > pool.lease_s]
     if json:
-        as_json(found)
+        as_json([*found, *boxes])
     else:
-        _show(found)
+        for each in boxes:
+            verb = "removed" if each.reaped else "would remove"
+            answer(one_line(f"{verb} what a lost supervisor left: container {', '.join(each.containers)}"))
+        _show(found, quiet=bool(boxes))
     return 1 if any(pool.survivors for pool in found) else 0
 
 
@@ -116,8 +130,32 @@ def _silent(pool: PoolView) -> Reaped:
     )
 
 
-def _show(found: list[Reaped]) -> None:
-    if not any(pool.lost for pool in found):
+def _reap_containers(engine: Engine, log: Log, *, dry_run: bool) -> list[ContainersReaped]:
+    """Those of lost supervisors are gone, in every container engine that answers."""
+    from ..errors import ContainerError
+    from ..pool.containers import remove_orphans
+    from ..pool.docker import ENGINES, Docker
+    from ..pool.recipe import orphans
+    from ..pool.secret import sweep
+
+    found = []
+    if not dry_run:
+        sweep()
+    for name in ENGINES:
+        if which(name) is None:
+            continue
+        try:
+            names = [each.name for each in orphans(Docker(name), engine.database_id)]
+            names = names if dry_run else remove_orphans(Docker(name), engine, log)
+        except ContainerError:
+            continue  # it does not run: nothing of ours does either
+        if names:
+            found.append(ContainersReaped(containers=names, reaped=not dry_run))
+    return found
+
+
+def _show(found: list[Reaped], *, quiet: bool) -> None:
+    if not quiet and not any(pool.lost for pool in found):
         note("nothing to reap: no pool of this host is lost")
     for pool in found:
         name = f"pool {pool.id} ({pool.name} on {pool.host})"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from ..errors import InvalidInput
 from .options import Db
 from .pooling import start_pool
 
@@ -33,6 +34,24 @@ MaxMemory = Annotated[
     str | None,
     typer.Option("--max-memory", metavar="SIZE", help="Replace a worker above this, between jobs: 500M, 2G."),
 ]
+Executor = Annotated[
+    str, typer.Option("--executor", metavar="process|docker|podman|container", help="What workers run in.")
+]
+Image = Annotated[str | None, typer.Option("--image", metavar="IMAGE", help="Containers: one with covey in it.")]
+Memory = Annotated[
+    str | None, typer.Option("--memory", metavar="SIZE", help="Containers: the limit of each: 512M, 2G.")
+]
+Cpus = Annotated[float | None, typer.Option("--cpus", metavar="N", help="Containers: processors for each, as in 1.5.")]
+Mounts = Annotated[
+    list[str] | None,
+    typer.Option("--mount", metavar="HOST:CONTAINER", help="Containers: a directory, read-only; repeatable."),
+]
+Server = Annotated[
+    str | None, typer.Option("--server", metavar="URL", help="Containers: the server, as they reach it; else found.")
+]
+Port = Annotated[
+    int | None, typer.Option("--port", metavar="N", help="Containers: of the server that is found or started.")
+]
 ParentPid = Annotated[int | None, typer.Option("--parent-pid", metavar="PID", help="Stop when that process is gone.")]
 
 TokenFile = Annotated[
@@ -56,26 +75,49 @@ def start(
     max_memory: MaxMemory = None,
     max_startup_concurrency: Startup = None,
     parent_pid: ParentPid = None,
+    executor: Executor = "process",
+    image: Image = None,
+    memory: Memory = None,
+    cpus: Cpus = None,
+    mount: Mounts = None,
+    server: Server = None,
+    port: Port = None,
     quiet: Quiet = False,
     token_file: TokenFile = None,
     no_reuse: NoReuse = False,
     db: Db = None,
 ) -> int:
     """Run a pool of workers until it is stopped: Ctrl-C or `covey worker stop` lets running jobs finish."""
-    return start_pool(
-        count=count,
-        worker=worker,
-        queue=queue,
-        app=app,
-        drain=drain,
-        grace=grace,
-        name=name,
-        max_jobs=max_jobs,
-        max_memory=max_memory,
-        max_startup_concurrency=max_startup_concurrency,
-        parent_pid=parent_pid,
-        quiet=quiet,
-        token_file=token_file,
-        no_reuse=no_reuse,
-        db=db,
-    )
+    options: dict[str, Any] = {
+        "count": count,
+        "worker": worker,
+        "queue": queue,
+        "app": app,
+        "drain": drain,
+        "grace": grace,
+        "name": name,
+        "max_jobs": max_jobs,
+        "max_memory": max_memory,
+        "max_startup_concurrency": max_startup_concurrency,
+        "parent_pid": parent_pid,
+        "quiet": quiet,
+        "token_file": token_file,
+        "db": db,
+    }
+    contained: dict[str, Any] = {
+        "image": image,
+        "memory": memory,
+        "cpus": cpus,
+        "mount": mount,
+        "server": server,
+        "port": port,
+    }
+    if executor == "process":
+        if given := [flag for flag, value in contained.items() if value is not None]:
+            raise InvalidInput(f"--{given[0].replace('_', '-')} is for containers; add --executor docker")
+        return start_pool(**options, no_reuse=no_reuse)
+    from .containing import EXECUTORS, start_containers
+
+    if executor not in EXECUTORS:
+        raise InvalidInput(f"--executor {executor!r}: one of {', '.join(EXECUTORS)}")
+    return start_containers(executor, **contained, **options)

@@ -152,6 +152,8 @@ def lose_pool(row: Row, signal: Signal, now: int, rng: Random) -> Change:
     """A pool runs no user code, so its loss costs the job nothing; bounded, because something may well kill pools."""
     if row.interruptions + 1 > MAX_INTERRUPTIONS:
         error = f"interrupted {row.interruptions + 1} times: each time its pool was lost while it ran"
+        if signal.error:
+            error += f"; the last time, {signal.error}"
         return Change("dead", fence=1, interruptions=1, error=error, charged=True)
     return Change("pending", fence=1, attempts=-1, interruptions=1)
 

@@ -318,3 +318,4 @@ class LostPool(Struct, frozen=True):
     beat: int
     lease_s: float
     cgroup: str | None = None
+    name: str = ""

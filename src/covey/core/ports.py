@@ -51,8 +51,11 @@ class Source(Protocol):
         """Pools that still hold jobs although their row is gone."""
         ...
 
-    def reap(self, pool: int, beat: int) -> int:
-        """Hands back everything that a dead pool held, unless it has beaten since. How many jobs that were."""
+    def reap(self, pool: int, beat: int, reason: str | None = None) -> int:
+        """Hands back everything that a dead pool held, unless it has beaten since. How many jobs that were.
+
+        ``reason`` is how it died, if that is known: it is told with each of the jobs.
+        """
         ...
 
     def leave(self, pool: int) -> None: ...

@@ -80,6 +80,7 @@ class Woken(Struct, frozen=True):
 
 class Reap(Said):
     beat: int
+    reason: str | None = None  # how it died, if that is known
 
 
 class Reaped(Struct, frozen=True):

@@ -16,17 +16,18 @@ from .trees import Trees
 
 BATCH = 1000
 PERIOD = 30 * SECOND
+LOST = "its pool was lost"
 REAP_WAIT_S = 0.2  # a pool that waits for a lock takes no turns meanwhile
 
 
-def reap(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Random) -> int:
+def reap(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Random, reason: str | None = None) -> int:
     """Everything that a lost pool held is pending again or released, at no cost. 0 if it lives after all.
 
     Busy if its last transaction is still open: of a host that was cut off in the middle of a turn, until the server
     ends that session.
     """
     reaped = 0
-    while (page := _reap_page(store, pool, beat, clock, rng)) is not None:
+    while (page := _reap_page(store, pool, beat, clock, rng, reason)) is not None:
         reaped += page
         if page < BATCH:
             break
@@ -37,8 +38,11 @@ def reap(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Rand
 
 
 @repeated
-def _reap_page(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Random) -> int | None:
+def _reap_page(
+    store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Random, reason: str | None
+) -> int | None:
     """How many jobs were handed back; None if the pool lives."""
+    tail = f": {reason}" if reason else ""
     with writing(store, wait_s=REAP_WAIT_S):
         now = clock()
         last = store.value("pool_beat", pool=pool)
@@ -51,20 +55,20 @@ def _reap_page(store: Store, pool: int, beat: int, clock: Callable[[], int], rng
         for row in store.rows(ids).values():
             if row.pool != pool:
                 continue  # another one was faster
-            change = decide(row, Signal("pool_lost"), now, rng)
+            change = decide(row, Signal("pool_lost", error=reason), now, rng)
             store.change(row, change, now)
             if row.state == "cancelled":
                 trees.released(row)
             elif change.ended:
                 trees.ended(row, change.state)
-            store.event("interrupted", now=now, job_id=row.id, pool=pool, text="its pool was lost")
+            store.event("interrupted", now=now, job_id=row.id, pool=pool, text=LOST + tail)
         trees.settle()
         failpoint("reap.before_commit")
         if last is not None:
             # First of all the row goes: from now on the pool's own turns are answered "lost".
-            store.ask("workers_died", pool=pool, now=now, text="its pool was lost")
+            store.ask("workers_died", pool=pool, now=now, text=LOST + tail)
             store.ask("remove_pool", pool=pool)
-            store.event("pool_lost", now=now, pool=pool, text=f"{len(ids)} jobs handed back")
+            store.event("pool_lost", now=now, pool=pool, text=f"{len(ids)} jobs handed back{tail}")
     return len(ids)
 
 

@@ -112,8 +112,8 @@ class Turns(Reports):
     def pools(self) -> list[LostPool]:
         return self.store.pools()
 
-    def reap(self, pool: int, beat: int) -> int:
-        handed_back = duties.reap(self.store, pool, beat, self.clock, self.rng)
+    def reap(self, pool: int, beat: int, reason: str | None = None) -> int:
+        handed_back = duties.reap(self.store, pool, beat, self.clock, self.rng, reason)
         leftovers.sweep(self.store, self._live())
         return handed_back
 

@@ -35,6 +35,9 @@ def explain(
 ) -> Why:
     """The reason for the job's state, in words."""
     reason, advice = _reason(job, history, queue, pools, ahead, now, kin)
+    last = next((event.text for event in events if event.kind == "interrupted"), None)
+    if job.state == "pending" and last:
+        reason += f"; it ran before and was interrupted: {last}"
     facts = {
         "attempts": job.attempts,
         "max_attempts": job.max_attempts,

@@ -26,6 +26,7 @@ from ..env import failpoint
 from ..errors import CoveyError
 from ..log import Log
 from ..worker import output, wire
+from ..worker.cgroup import memory_events
 from .births import Births
 from .care import Care, Parent
 from .crew import Crew
@@ -35,6 +36,7 @@ from .forking import Nursery
 from .lookout import LOOK_S, Lookout
 from .member import Member
 from .roster import Roster
+from .shortage import Shortage
 from .types import Type, Types
 from .verdict import explain_stop, lost_report
 from .window import Window
@@ -73,6 +75,7 @@ class Pool:
         self._dispatches = {type.name: Dispatch(crew, self._window, type) for type in types}
         self._roster = Roster(crew)
         self._care = Care(crew, parent, max_memory=max_memory)
+        self._shortage = Shortage(memory_events())
         self._lock = threading.Lock()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._news: list[Reply] = []  # answers that the main thread must act on
@@ -138,6 +141,7 @@ class Pool:
         if self._lookout.at and now >= self._lookout.at:
             self._lookout.look(now)
         self._births.look(now)
+        self._shortage.look(now)
         if self._rejoin_at and now >= self._rejoin_at:
             self._join_again()
         for member in self._crew.overdue():
@@ -306,6 +310,8 @@ class Pool:
             self._window.note(member.kind, flight.claim.task, (report.finished_at - report.started_at) / 1e6)
         if flight.stop:
             explain_stop(flight, report)
+        else:
+            self._shortage.of_command(report)
         member.done += 1
         if report.outcome in ("failure", "abort"):
             member.failed += 1
@@ -450,6 +456,8 @@ class Pool:
     def on_lost(self, member: Member, how: str) -> None:
         """Exactly what had started is charged for it; the rest goes back as if nothing had been."""
         self.unwatch(member.reports)
+        if not member.doomed:
+            how = self._shortage.of_worker(how)
         with contextlib.suppress(EOFError):
             while messages := member.read():
                 for message in messages:

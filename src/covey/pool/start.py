@@ -66,10 +66,10 @@ def run(source: Source, options: PoolOptions) -> int:
     """Runs a pool until it is told to stop, and leaves nothing behind. Its exit code."""
     parent = None if options.parent_pid is None else Parent(options.parent_pid)
     name = options.name or f"pool-{os.getpid()}"
-    log = Log(name, quiet=options.quiet, file=_log_file(options.logs, name))
+    log = Log(name, quiet=options.quiet, file=log_file(options.logs, name))
     files = _raise_file_limit()
     sys.setswitchinterval(0.001)  # two threads hand work to each other all the time
-    with _signals() as signals:
+    with signal_pipe() as signals:
         family.become_subreaper()
         failpoint("pool.before_register")
         starter = Starter(source, options, log, files, parent)
@@ -263,7 +263,7 @@ class Starter:
             self._exchange.rejoin(self.pool)
 
 
-def _log_file(directory: str | None, name: str) -> LogFile | None:
+def log_file(directory: str | None, name: str) -> LogFile | None:
     """The pool's own; what nobody has written to for a month goes."""
     if directory is None:
         return None
@@ -301,7 +301,7 @@ def _hear(nursery: Nursery, signals: int) -> wire.Preloaded | None:
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[int]:
+def signal_pipe() -> Iterator[int]:
     """INT and TERM arrive as bytes on a descriptor; no Python runs in a handler."""
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     before = {

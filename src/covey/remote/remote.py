@@ -143,8 +143,8 @@ class Remote:
         found: list[int] = self._ask("orphaned_pools")
         return found
 
-    def reap(self, pool: int, beat: int) -> int:
-        reaped: wire.Reaped = self._ask("reap", wire.Reap(beat=beat), pool=pool)
+    def reap(self, pool: int, beat: int, reason: str | None = None) -> int:
+        reaped: wire.Reaped = self._ask("reap", wire.Reap(beat=beat, reason=reason), pool=pool)
         return reaped.jobs
 
     def leave(self, pool: int) -> None:

@@ -201,7 +201,7 @@ select id from {pools} where stop_requested_at is not null
 select pool, id, fence - 1 from {jobs} where pool is not null and state = 'cancelled'
 
 -- name: pools
-select id, host, boot, pid, ticks, beat, lease_s, cgroup from {pools} order by id
+select id, host, boot, pid, ticks, beat, lease_s, cgroup, name from {pools} order by id
 
 -- name: pool_beat
 select beat from {pools} where id = :pool

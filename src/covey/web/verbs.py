@@ -341,7 +341,7 @@ def _stop_pools(engine: Engine, call: Call) -> wire.Nothing:
 def _reap(engine: Engine, call: Call) -> wire.Reaped:
     if not -(1 << 63) <= call.body.beat < 1 << 63:
         raise InvalidInput("beat: the number of a beat is needed")
-    return wire.Reaped(engine.reap(call.pool, call.body.beat))
+    return wire.Reaped(engine.reap(call.pool, call.body.beat, call.body.reason))
 
 
 def _set_setting(engine: Engine, call: Call) -> wire.SettingValue:

@@ -101,3 +101,41 @@ def _is_ours(home: str, mine: str) -> bool:
             if os.getxattr(home, name) == b"1":
                 return True
     return False
+
+
+# ── memory ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def memory_events() -> str | None:
+    """The file that counts who was killed in our group for lack of memory; a container sees its own. None without."""
+    try:
+        with open("/proc/self/cgroup") as file:
+            groups = [line.rstrip("\n").split(":", 2) for line in file]
+        with open("/proc/self/mountinfo") as file:
+            mounts = [line.split() for line in file if " - cgroup" in line]
+    except OSError:
+        return None
+    for number, controllers, mine in groups:
+        version = "cgroup2" if number == "0" and not controllers else "cgroup"
+        if version == "cgroup" and "memory" not in controllers.split(","):
+            continue
+        name = "memory.events" if version == "cgroup2" else "memory.oom_control"
+        for fields in mounts:
+            root, point, kind, options = fields[3], fields[4], *fields[fields.index("-") + 1 :: 2]
+            if kind != version or (version == "cgroup" and "memory" not in options.split(",")):
+                continue
+            # A container may have been shown only its own part of the tree.
+            below = mine.removeprefix(root.rstrip("/")) if mine.startswith(root) else ""
+            path = os.path.join(point, below.strip("/"), name)
+            if os.access(path, os.R_OK):
+                return path
+    return None
+
+
+def killed_for_memory(path: str) -> int:
+    """How many processes the kernel has killed there so far."""
+    try:
+        with open(path) as file:
+            return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
+    except (OSError, ValueError):
+        return 0

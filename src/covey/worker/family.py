@@ -14,6 +14,7 @@ from collections.abc import Callable, Container
 from ..env import start_ticks
 
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG = 1
 MOST_ZOMBIES = 100
 MARK = "COVEY_RUN"  # <database_id>:<pool>:<job>:<fence>, in the environment of everything a pool starts
 
@@ -21,6 +22,11 @@ MARK = "COVEY_RUN"  # <database_id>:<pool>:<job>:<fence>, in the environment of 
 def become_subreaper() -> None:
     """Orphans among this process's descendants become its children: nothing escapes by forking twice."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    """This process gets TERM when the thread that started it ends, also by kill -9."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def die_with(lifeline: int) -> None:
