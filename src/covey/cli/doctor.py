@@ -154,7 +154,6 @@ def _file_system(url: str) -> Finding:
 
 
 def _queue(engine: Engine) -> Iterator[Finding]:
-    from ..remote.remote import Remote
     from ..store.sqlite import Sqlite
 
     dialect = engine.store.dialect
