@@ -35,7 +35,7 @@ def yard(tmp_path: Path) -> Iterator[Yard]:
 
 def commands(yard: Yard, port: str) -> dict[str, list[str]]:
     """Service → what it runs, in the places of this test."""
-    found = re.findall(r'^  (\w+):\n(?:    .*\n)*?    command: (\[.*\])$', COMPOSE, re.MULTILINE)
+    found = re.findall(r"^  (\w+):\n(?:    .*\n)*?    command: (\[.*\])$", COMPOSE, re.MULTILINE)
     return {service: [placed(word, yard, port) for word in json.loads(text)] for service, text in found}
 
 
