@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from .model import Enqueued, LostPool, PoolInfo, Registered, Reply, Spec, Turn
+from .model import Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
 from .view import Attempt, Branch, Change, Edit, Event, Filter, JobView, Page, PoolView, QueueView, Status, Why
 
 
@@ -32,8 +32,13 @@ class Source(Protocol):
         """Reports in, claims out, one transaction. Never blocks for work."""
         ...
 
-    def wait(self, pool: int, queues: tuple[str, ...] | None, timeout_s: float) -> bool:
-        """True once something may have changed for this pool, False after the time-out. A hint without side effects."""
+    def wait(
+        self, pool: int, queues: tuple[str, ...] | None, timeout_s: float, kinds: tuple[Kind, ...] | None = None
+    ) -> bool:
+        """True once something may have changed for this pool, False after the time-out. A hint without side effects.
+
+        Jobs of these queues and kinds have a free place here (None: of any). No queue at all: the pool is full.
+        """
         ...
 
     def wake(self) -> None:

@@ -70,6 +70,7 @@ class Wait(Said):
     kinds: tuple[Kind, ...] = ("command", "sync", "async")
     timeout_s: float = 30.0
     seen: int | None = None
+    turn: int | None = None  # the last one that was begun: a question that a later one has overtaken is pointless
 
 
 class Woken(Struct, frozen=True):
@@ -150,6 +151,7 @@ class SpawnAsk(Said):
     fence: int
     jobs: list[dict[str, Any]]
     relation: Literal["child", "sibling", "after"] = "child"
+    after: int | None = None  # how many were spawned before, as the last answer said: so the same twice counts once
 
 
 class Spawned(Struct, frozen=True):

@@ -39,21 +39,31 @@ class Loans(Turns):
         """The lease begins anew; whether the job was cancelled meanwhile. LeaseLost if it is somebody else's by now."""
         reply = self._turn_of_loan(pool, held=[Held(job, fence)])
         if reply is None or not self._is_on_loan(job, pool, fence):
-            raise LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")
+            raise _not_yours(job)
         return any(held.id == job for held in reply)
 
     @repeated
-    def stage(self, job: int, pool: int, fence: int, spawned: Sequence[Spawn]) -> int:
-        """These jobs come into being with the run's success. How many there are of that run by now."""
+    def stage(self, job: int, pool: int, fence: int, spawned: Sequence[Spawn], after: int | None = None) -> int:
+        """These jobs come into being with the run's success. How many there are of that run by now.
+
+        With ``after``, how many there were before, the same request twice counts once; None adds them every time.
+        """
+        texts = [msgspec.json.encode(spawn).decode() for spawn in spawned]
         with writing(self.store):
             if not self._is_on_loan(job, pool, fence):
-                raise LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")
+                raise _not_yours(job)
             self.store.ask("unstage", job=job, fence=fence - 1)  # of runs that did not succeed
-            first = int(self.store.value("count_staged", job=job, fence=fence))
-            for number, spawn in enumerate(spawned, first):
-                text = msgspec.json.encode(spawn).decode()
+            staged = [row[0] for row in self.store.ask("staged", job=job, fence=fence)]
+            first = len(staged) if after is None else after
+            if staged[first:] == texts and texts:
+                return len(staged)  # the answer to the same request was lost
+            if first != len(staged):
+                raise Refused(
+                    f"after {after}: {len(staged)} jobs of this run were spawned before; the last answer says"
+                )
+            for number, text in enumerate(texts, first):
                 self.store.ask("stage", job=job, fence=fence, no=number, spawn=text)
-        return first + len(spawned)
+        return first + len(texts)
 
     def settle(self, job: int, pool: int, fence: int, outcome: Outcome, **fields: object) -> None:
         """The run is reported and the loan is over. Told twice, it counts once; LeaseLost if it is not ours."""
@@ -62,16 +72,24 @@ class Loans(Turns):
             staged = [_spawn.decode(text) for (text,) in self.store.ask("staged", job=job, fence=fence)]
             report.spawned = staged or None
         refused = self._turn_of_loan(pool, reports=[report])
-        if refused is None:
-            # The pool is gone. If the row still has our fence and nobody works on it, our own earlier report moved it.
-            row = self.store.row(job)
-            if row is None or row.fence != fence or row.state == "processing":
-                raise LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")
-            return
-        if refused:
-            raise LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")
-        self._forget(job, fence)
-        self.leave(pool)
+        if (refused is None or refused) and not self._was_reported(job, pool, fence):
+            raise _not_yours(job)
+        if refused is not None:
+            self._forget(job, fence)
+            self.leave(pool)
+
+    def _was_reported(self, job: int, pool: int, fence: int) -> bool:
+        """Whether it was our own earlier report that moved the job, though its answer was lost.
+
+        Then the row still has our fence and nobody works on it, or the run has left its story: a failure that was
+        tried again since, a cancel.
+        """
+        row: Row | None = self.store.row(job)
+        if row is None:
+            return False
+        if row.fence == fence and row.state != "processing":
+            return True
+        return bool(self.store.value("was_reported", job=job, pool=pool, fence=fence))
 
     @repeated
     def _forget(self, job: int, fence: int) -> None:
@@ -106,3 +124,7 @@ class Loans(Turns):
                 return None
             return reply.refused if reports else reply.cancels
         raise Refused(f"pool {pool} is asked about from too many places at once; try again")
+
+
+def _not_yours(job: int) -> LeaseLost:
+    return LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")

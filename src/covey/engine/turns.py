@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from .. import config
-from ..core.model import KINDS, Held, LostPool, PoolInfo, Registered, Reply, Stirrings, Turn, Want
+from ..core.model import KINDS, Held, Kind, LostPool, PoolInfo, Registered, Reply, Stirrings, Turn, Want
 from ..env import failpoint
 from ..errors import CoveyError, InvalidInput, Refused, Undone
 from ..store.dialect import Listener
@@ -355,7 +355,9 @@ class Turns(Reports):
                 answers[turn.pool] = Reply([], [], [], next_due_at=next_due_at, now=now)
         return answers
 
-    def wait(self, pool: int, queues: tuple[str, ...] | None, timeout_s: float) -> bool:
+    def wait(
+        self, pool: int, queues: tuple[str, ...] | None, timeout_s: float, kinds: tuple[Kind, ...] | None = None
+    ) -> bool:
         """Rung, or time to look again: adaptive where no bell can be hung, else the bell and a slow poll."""
         ear = self._listen()
         if ear is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container
 
 from msgspec import Struct
 
-from ..core.model import Held, PoolEvent, Reply, Report, Turn, Want, WorkerState
+from ..core.model import KINDS, Held, Kind, PoolEvent, Reply, Report, Turn, Want, WorkerState
 from ..core.ports import Source
 from ..errors import CoveyError, SchemaError
 from ..log import Log
@@ -20,6 +20,8 @@ from .neighbours import Neighbours
 from .types import Types
 
 RETRY_S = (0.05, 5.0)  # after a failed turn: first and longest pause
+RUNG_S = 0.2  # after its last turn a full pool looks whether the bell meant a cancel: not at each of many enqueues
+CLOSING_S = 5.0  # for how long a pool that stops still tries to deliver what it knows
 MOST_EVENTS = 500  # in one turn
 
 
@@ -86,6 +88,8 @@ class Exchange:
         # Types whose places the last turn could not fill: claiming for them is pointless until something rings.
         self._dry: set[str] = set()
         self._due_at: float | None = None  # by our own clock: the queue's may go differently
+        self._rung = False  # since the last turn began
+        self._turned_at = 0.0
         self._back = threading.Event()
         self._number = 0
         self._thread = threading.Thread(target=self._run, name="covey-store", daemon=True)
@@ -176,7 +180,7 @@ class Exchange:
         pause_s = 0.0
         retry: list[Report] = []
         unknown = False  # whether the last turn was committed
-        beat_at = 0.0
+        beat_at = give_up_at = 0.0
         while True:
             with self._lock:
                 if self._closing and not (self._reports or retry or self._events):
@@ -189,6 +193,7 @@ class Exchange:
                 continue
             turn = self._compose(retry, events, held=timed or unknown)
             began = _boottime()
+            self._rung, self._turned_at = False, time.monotonic()
             try:
                 reply = self._source.turn(turn)
             except SchemaError:
@@ -199,7 +204,9 @@ class Exchange:
                 self._keep(turn)
                 pause_s = min(max(pause_s * 2, RETRY_S[0]), RETRY_S[1])
                 if self._closing:
-                    return
+                    give_up_at = give_up_at or time.monotonic() + CLOSING_S
+                    if time.monotonic() + pause_s > give_up_at:
+                        return
                 time.sleep(pause_s)
                 continue
             if pause_s:
@@ -222,6 +229,11 @@ class Exchange:
                 self._roster = turn.workers
 
     def _worth_a_turn(self) -> bool:
+        now = time.monotonic()
+        if self._due_at is not None and now >= self._due_at:
+            return True  # a full pool promotes too, and a tree's time is over whoever works on it
+        if self._rung and now >= self._turned_at + RUNG_S:
+            return True  # a full pool has no place for a job, but what it runs may have been cancelled
         with self._lock:
             if self._reports or self._roster is not None:
                 return True
@@ -302,18 +314,31 @@ class Exchange:
         self._look_around()
         served = self._source.is_served
         with self._lock:
-            has_room = any(want.limit > 0 for want in self._room([]))
+            room = [want for want in self._room([]) if want.limit > 0]
             idle = served and not self._held and not self._events
         left_s = self._lease_s / 3 if idle else beat_at - time.monotonic()
         if self._due_at is not None and not served:
             left_s = min(left_s, self._due_at - time.monotonic())
-        queues = self._types.queues if has_room else ()
+        if self._rung:
+            left_s = min(left_s, self._turned_at + RUNG_S - time.monotonic())
         left_s = max(0.001, min(left_s, self._source.longest_wait_s))
-        changed = self._source.wait(self._pool, queues, left_s)
+        changed = self._source.wait(self._pool, _queues_of(room), left_s, _kinds_of(room))
+        self._rung |= changed
         with self._lock:
             self._dry.clear()
         # A server has heard us wait. With nothing in our hands there is nothing else that a beat would say.
         return time.monotonic() + self._beat_s if idle and not changed else beat_at
+
+
+def _queues_of(room: list[Want]) -> tuple[str, ...] | None:
+    """Where there is a free place for something: None is any queue, none at all a full pool."""
+    if any(want.queues is None for want in room):
+        return None
+    return tuple(dict.fromkeys(queue for want in room for queue in want.queues or ()))
+
+
+def _kinds_of(room: list[Want]) -> tuple[Kind, ...]:
+    return tuple(kind for kind in KINDS if any(want.places.get(kind, 0) > 0 for want in room))
 
 
 def _boottime() -> float:

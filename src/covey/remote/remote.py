@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ..core import check, wire
-from ..core.model import Enqueued, LostPool, PoolInfo, Registered, Reply, Spec, Turn
+from ..core.model import KINDS, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
 from ..core.view import Attempt, Branch, Change, Edit, Event, Filter, JobView, Page, PoolView, QueueView, Status, Why
 from ..core.wire import ENDPOINTS, MSGPACK, Endpoint
 from ..errors import CoveyError, InvalidInput, Refused, TooLarge, Unreachable
@@ -44,7 +44,9 @@ class Remote:
             self._headers["authorization"] = f"Bearer {token}"
         self._poller = Poller()
         self._seen: int | None = None
-        self._kinds: tuple[Any, ...] = ("command", "sync", "async")
+        self._turn = 0  # the last one that was begun
+        self._kinds: tuple[Kind, ...] = KINDS
+        self._doubtful = False  # whether we may be in the books under a name that we were not told
         self._info: wire.ServerInfo | None = None
 
     @property
@@ -71,11 +73,31 @@ class Remote:
     # ── what a pool needs ───────────────────────────────────────────────────────────────────────────────────────────
 
     def register(self, info: PoolInfo) -> Registered:
-        self._kinds = info.kinds
-        registered: Registered = self._ask("register", info)
-        return registered
+        """The pool is known, once: if an answer got lost, what the server wrote down for it is struck off first."""
+        self._kinds, self._turn = info.kinds, 0
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                if self._doubtful:
+                    self._strike_off(info)
+                registered: Registered = self._ask("register", info)
+            except Unreachable as error:
+                self._doubtful |= not isinstance(error, NotSent)
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(PAUSE_S[0])
+            else:
+                self._doubtful = False
+                return registered
+
+    def _strike_off(self, info: PoolInfo) -> None:
+        """Else the others would give it up for its silence, and end what belongs to the same process."""
+        for pool in self.pools():
+            if (pool.boot, pool.pid, pool.ticks) == (info.boot, info.pid, info.ticks):
+                self.leave(pool.id)
 
     def turn(self, turn: Turn) -> Reply:
+        self._turn = turn.number
         try:
             answered: wire.Answered = self._ask("turn", turn, pool=turn.pool)
         except Unwritable:  # a run may report anything, and must be heard
@@ -84,14 +106,28 @@ class Remote:
         self._seen = answered.seen
         return answered.reply
 
-    def wait(self, pool: int, queues: tuple[str, ...] | None, timeout_s: float) -> bool:
-        if queues == () and (self._poller.nap(min(timeout_s, FULL_S)) or timeout_s <= FULL_S):
-            return True
+    def wait(
+        self, pool: int, queues: tuple[str, ...] | None, timeout_s: float, kinds: tuple[Kind, ...] | None = None
+    ) -> bool:
+        if queues == ():
+            if self._poller.nap(min(timeout_s, FULL_S)):
+                return True
+            timeout_s -= FULL_S
+            if timeout_s <= 0:
+                return False
 
         def ask(left_s: float) -> wire.Woken:
-            asked = wire.Wait(queues=queues, kinds=self._kinds, timeout_s=min(left_s, wire.MAX_WAIT_S), seen=self._seen)
+            turn = self._turn
+            asked = wire.Wait(
+                queues=queues,
+                kinds=self._kinds if kinds is None else kinds,
+                timeout_s=min(left_s, wire.MAX_WAIT_S),
+                seen=self._seen,
+                turn=turn,
+            )
             woken: wire.Woken = self._ask("wait", asked, pool=pool, timeout_s=left_s + ANSWER_S)
-            self._seen = woken.seen
+            if turn == self._turn:  # else a turn has begun meanwhile, and it may not have seen what rang since
+                self._seen = woken.seen
             return woken
 
         return self._poller.wait(ask, timeout_s)

@@ -547,6 +547,9 @@ insert into {staged} (job_id, fence, no, spawn) values (:job, :fence, :no, :spaw
 -- name: staged
 select spawn from {staged} where job_id = :job and fence = :fence order by no
 
+-- name: was_reported
+select count(*) from {attempts} where job_id = :job and fence = :fence and pool = :pool
+
 -- name: unstage
 delete from {staged} where job_id = :job and fence <= :fence
 

@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 
+from .. import env
 from ..core.model import Stirrings
 from ..engine.engine import Engine
 from ..errors import CoveyError
@@ -24,6 +26,7 @@ from .desk import Open
 
 LOOK_S = 1.0
 BEAT_S = 1.0
+MOST_TURNS = 10_000  # whose last turns are remembered
 GATHER_S = 0.005  # after a ring: what else ends in this moment is told with it
 
 Told = tuple[bool, frozenset[Any]]
@@ -45,9 +48,11 @@ class Hub:
     def __init__(self, open: Open, log: Log) -> None:
         self._open, self._log = open, log
         self._loop = asyncio.get_running_loop()
-        self.seen = 0  # how often the bell was rung
+        # How often the bell was rung. It begins anywhere: what another server said before must not look like ours.
+        self.seen = env.rng.getrandbits(48)
         self._waiters: dict[Waiter, None] = {}  # in the order of their arrival
         self._told: dict[int, Told] = {}  # what a pool was last woken for, beside work
+        self._turns: dict[int, int] = {}  # the last turn of each pool
         self._beating: set[int] = set()
         self._watched: dict[asyncio.Future[None], tuple[int, ...]] = {}  # who waits for jobs to end
         self._pulses: set[asyncio.Event] = set()  # who wants to know of any change
@@ -75,10 +80,19 @@ class Hub:
         if pool is not None:
             self._beating.add(pool)
 
-    def awake(self, pool: int) -> None:
+    def awake(self, pool: int, turn: int) -> None:
         """A pool takes a turn, so it waits no longer, whatever a connection of its own still believes."""
+        if len(self._turns) >= MOST_TURNS:  # most of them of pools that were killed
+            self._turns.clear()
+        self._turns[pool] = max(turn, self._turns.get(pool, 0))
         for waiter in [waiter for waiter in self._waiters if waiter.pool == pool]:
             self._answer(waiter, False)
+
+    def left(self, pool: int) -> None:
+        """The pool is not known any more."""
+        for waiter in [waiter for waiter in self._waiters if waiter.pool == pool]:
+            self._answer(waiter, False)
+        self._turns.pop(pool, None)
 
     async def wait(
         self,
@@ -87,16 +101,22 @@ class Hub:
         kinds: tuple[str, ...],
         timeout_s: float,
         seen: int | None,
+        turn: int | None = None,
     ) -> bool:
-        """True once something may have changed for this pool (None: for whoever that is); False after the time-out."""
-        self.heard(pool)
-        if self.dismissed:
+        """True once something may have changed for this pool (None: for whoever that is); False after the time-out.
+
+        ``turn`` is the last turn that the pool had begun when it asked: a question that a later turn has overtaken is
+        about places that the pool does not have any more, and is answered at once.
+        """
+        self.heard(pool)  # and not once more at the end: only what a pool itself says shows that it lives
+        if self.dismissed or (pool is not None and turn is not None and turn < self._turns.get(pool, 0)):
             return False
-        if seen is not None and seen != self.seen:
-            return True  # it rang between the last answer and this question (or another server gave that answer)
         waiter = Waiter(pool, queues, kinds, self._loop.create_future())
+        # First it waits, then it compares: the thread that looks counts first, then it looks who waits.
         self._waiters[waiter] = None
         try:
+            if seen is not None and seen != self.seen:
+                return True  # it rang between the last answer and this question (or another server gave that answer)
             return await asyncio.wait_for(waiter.future, timeout_s)
         except TimeoutError:
             return False
@@ -142,9 +162,12 @@ class Hub:
             lane = next((lane for lane, count in left.items() if count > 0 and waiter.wants(*lane)), None)
             if lane is not None:
                 left[lane] -= 1
-            if lane is not None or due or self._is_news(waiter.pool, found):
-                due = False  # one of them promotes what is due, and rings for the others
+            promotes = due and waiter.queues != ()  # somebody with a free place, if there is one
+            if lane is not None or promotes or self._is_news(waiter.pool, found):
+                due = due and not promotes  # one of them promotes what is due, and rings for the others
                 self._answer(waiter, True)
+        if due and self._waiters:
+            self._answer(next(iter(self._waiters)), True)
         self._pulse()
 
     def _is_news(self, pool: int | None, found: Stirrings) -> bool:
@@ -172,6 +195,8 @@ class Hub:
         self._pulse()
 
     def _lose(self, lost: set[int]) -> None:
+        for pool in lost:
+            self._turns.pop(pool, None)
         for waiter in [waiter for waiter in self._waiters if waiter.pool in lost]:
             self._answer(waiter, True)
 
@@ -186,6 +211,9 @@ class Hub:
                 act(engine)
             except (CoveyError, OSError) as error:
                 self._log.store_failed(error)
+                self._closed.wait(1.0)
+            except Exception:  # without this thread nobody would be woken, or everybody given up
+                self._log.broke("waiting", traceback.format_exc())
                 self._closed.wait(1.0)
         if engine:
             engine.close()

@@ -89,7 +89,7 @@ def spawn(engine: Engine, job: int, ask: wire.SpawnAsk) -> wire.Spawned:
         except InvalidInput as error:
             raise InvalidInput(f"jobs[{place}]: {error}") from None
         spawned.append(Spawn(ask.relation, spec, fields.get("queue"), fields.get("priority")))
-    return wire.Spawned(engine.stage(job, ask.pool, ask.fence, spawned))
+    return wire.Spawned(engine.stage(job, ask.pool, ask.fence, spawned, ask.after))
 
 
 def complete(engine: Engine, job: int, ask: wire.Complete) -> wire.Outcome:

@@ -95,7 +95,7 @@ class Verbs:
             for report in turn.reports:
                 _check_queues(call.guest, [spawn.queue for spawn in report.spawned or () if spawn.queue is not None])
         seen = self._hub.seen  # before the turn looks: what rings from now on it may not see
-        self._hub.awake(turn.pool)
+        self._hub.awake(turn.pool, turn.number)
         self._hub.heard(turn.pool)
         return wire.Answered(await self._turner.turn(turn), seen)
 
@@ -103,12 +103,12 @@ class Verbs:
         body: wire.Wait = call.body
         await self._check_pool(call)
         seconds = _seconds(body.timeout_s)
-        changed = await self._hub.wait(call.pool, body.queues, body.kinds, seconds, body.seen)
+        changed = await self._hub.wait(call.pool, body.queues, body.kinds, seconds, body.seen, body.turn)
         return wire.Woken(changed, self._hub.seen)
 
     async def _leave(self, call: Call) -> wire.Nothing:
         await self._check_pool(call)
-        self._hub.awake(call.pool)
+        self._hub.left(call.pool)
         await self._desk.ask(lambda engine: engine.leave(call.pool))
         self._queues.pop(call.pool, None)
         return wire.Nothing()
