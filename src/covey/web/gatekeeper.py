@@ -35,7 +35,8 @@ class Guest(Struct, frozen=True):
 class Gatekeeper:
     def __init__(self, desk: Desk, *, names: Iterable[str], is_local: bool, needs_token: bool) -> None:
         self._desk = desk
-        self._names = {name.lower() for name in (*LOCAL_NAMES, *names)} | (set() if is_local else {*CONTAINER_NAMES})
+        self._names = {name.lower() for name in (*LOCAL_NAMES, *names) if name}
+        self._names |= set() if is_local else {*CONTAINER_NAMES}
         self._is_local, self._needs_token = is_local, needs_token
         self._rows: dict[int, tokens.TokenRow] = {}
         self._now = 0
@@ -91,9 +92,10 @@ class Gatekeeper:
         def read(engine: Engine) -> tuple[list[tokens.TokenRow], int]:
             return engine.token_rows(), engine.clock()
 
+        asked_at = time.monotonic()  # what is read may be as old as the question
         rows, self._now = await self._desk.ask(read)
         self._rows = {row.id: row for row in rows}
-        self._read_at = time.monotonic()
+        self._read_at = asked_at
 
 
 _WORDS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -28,7 +29,7 @@ class Lending:
     def __init__(self, desk: Desk, hub: Hub) -> None:
         self._desk, self._hub = desk, hub
 
-    async def claim(self, ask: wire.ClaimAsk, wait_s: float) -> wire.Lent | None:
+    async def claim(self, ask: wire.ClaimAsk, wait_s: float, admit: Callable[[], Awaitable[Any]]) -> wire.Lent | None:
         """A job, as soon as there is one; None if there was none in time."""
         if not LEASE_S[0] <= ask.lease_s <= LEASE_S[1]:
             raise InvalidInput(f"lease_s {ask.lease_s!r}: from {LEASE_S[0]:g} to {LEASE_S[1]:g} seconds")
@@ -39,6 +40,7 @@ class Lending:
         deadline = time.monotonic() + wait_s
         while True:
             seen = self._hub.seen
+            await admit()
             if (lent := await self._desk.ask(lambda engine: _lend(engine, ask))) is not None:
                 return lent
             left_s = deadline - time.monotonic()

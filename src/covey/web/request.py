@@ -19,7 +19,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BODY_S = 10.0  # for a body to arrive, and a second more …
 BODY_PACE = 64 << 10  # … for so many bytes of it
-DEEPEST = 100  # levels of lists and objects in a body
+DROPPED = 1 << 20  # bytes of a body that nobody wants which are read all the same, so that the answer arrives
 
 
 class Gone(Exception):
@@ -40,11 +40,14 @@ class Request:
         self.method: str = scope["method"]
         self.headers: dict[str, str] = {}
         self.hosts: list[str] = []
+        self._is_complete = False
         for name, value in scope["headers"]:
             key, text = name.decode("latin-1"), value.decode("latin-1")
             if key == "host":
                 self.hosts.append(text)
-            self.headers[key] = text
+            # What is there twice is no token, no origin and no length that we know.
+            self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+        self._is_hopeless = False  # what is left of the body is too much, too slow, or not on its way
 
     @property
     def speaks(self) -> str:
@@ -92,24 +95,50 @@ class Request:
             raise InvalidInput(f"the body is not what {endpoint.name} takes: {error}") from None
 
     async def _read(self, limit: int) -> bytes:
-        length = self.headers.get("content-length")
-        if length is not None and (not length.isdecimal() or int(length) > limit):
+        if self._length() > limit:
+            self._is_hopeless = True
             raise _too_large(limit)
         parts = bytearray()
         began = time.monotonic()
-        while True:
-            left_s = began + BODY_S + len(parts) / BODY_PACE - time.monotonic()
-            try:
-                message = await asyncio.wait_for(self._receive(), max(0.0, left_s))
-            except TimeoutError:
-                raise HttpError(408, "too_slow", "the body did not arrive in time", [("connection", "close")]) from None
-            if message["type"] == "http.disconnect":
-                raise Gone
-            parts += message.get("body", b"")
+        while not self._is_complete:
+            parts += await self._part(began + BODY_S + len(parts) / BODY_PACE)
             if len(parts) > limit:
+                self._is_hopeless = True
                 raise _too_large(limit)
-            if not message.get("more_body"):
-                return bytes(parts)
+        return bytes(parts)
+
+    async def finish(self) -> bool:
+        """Whether all of the request is here, so that another can follow. What nobody wants of it is dropped."""
+        if self._is_hopeless or self._is_complete:
+            return self._is_complete
+        if self._length() == 0 and "transfer-encoding" not in self.headers:
+            return True
+        if "expect" in self.headers or self._length() > DROPPED:
+            return False
+        dropped, until = 0, time.monotonic() + BODY_S
+        try:
+            while not self._is_complete and dropped <= DROPPED:
+                dropped += len(await self._part(until))
+        except HttpError:
+            return False
+        return self._is_complete
+
+    async def _part(self, until: float) -> bytes:
+        try:
+            message = await asyncio.wait_for(self._receive(), max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            self._is_hopeless = True
+            raise HttpError(408, "too_slow", "the body did not arrive in time") from None
+        if message["type"] == "http.disconnect":
+            raise Gone
+        self._is_complete = not message.get("more_body")
+        part: bytes = message.get("body", b"")
+        return part
+
+    def _length(self) -> int:
+        """What the body says of itself; 0 if it says nothing."""
+        text = self.headers.get("content-length", "0")
+        return int(text) if text.isdecimal() and len(text) < 19 else 1 << 62
 
     async def gone(self) -> None:
         """Returns when who asked has hung up."""
@@ -118,8 +147,7 @@ class Request:
 
 
 def _too_large(limit: int) -> HttpError:
-    # What is still on its way cannot be told from the next request.
-    return HttpError(413, "too_large", f"the body is over the limit of {limit:,} bytes", [("connection", "close")])
+    return HttpError(413, "too_large", f"the body is over the limit of {limit:,} bytes")
 
 
 def _is_list(kind: Any) -> bool:
@@ -156,7 +184,7 @@ def route(method: str, segments: list[str]) -> tuple[Endpoint, dict[str, str]]:
             elif part != segment:
                 break
         else:
-            if endpoint.method == wanted:
+            if endpoint.method == wanted and not (endpoint.stream and method == "HEAD"):
                 return endpoint, names
             allowed.append(endpoint.method)
     if allowed:

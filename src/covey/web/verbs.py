@@ -15,7 +15,7 @@ from .. import __version__
 from ..core import wire
 from ..core.model import PoolInfo, Registered, Turn
 from ..core.objects import FIELDS, spec_of
-from ..core.view import Filter, JobView
+from ..core.view import Branch, Filter, JobView
 from ..engine.engine import Engine
 from ..errors import Forbidden, InvalidInput, NotFound
 from . import lending
@@ -27,6 +27,7 @@ from .live import read_live
 from .turning import Turner
 
 LONGEST_LIMIT = 10_000
+HEALTH_S = 5.0  # a store that takes longer cannot be used
 
 
 class Call(Struct):
@@ -36,6 +37,7 @@ class Call(Struct):
     names: dict[str, str]
     query: Any
     body: Any
+    admit: Callable[[], Awaitable[Guest]]  # whoever has waited must still be somebody who may
 
     @property
     def pool(self) -> int:
@@ -65,6 +67,7 @@ class Verbs:
             "leave": self._leave,
             "claim": self._claim,
             "wait_for": self._wait_for,
+            "health": self._health,
         }
 
     async def answer(self, endpoint: wire.Endpoint, call: Call) -> Any:
@@ -78,6 +81,7 @@ class Verbs:
     async def _register(self, call: Call) -> Registered:
         info: PoolInfo = call.body
         _check_queues(call.guest, info.queues)
+        _check_queues(call.guest, info.types or ())
         registered = await self._desk.ask(lambda engine: engine.register(info))
         if call.guest.queues is not None:
             self._queues[registered.pool] = info.queues
@@ -102,8 +106,10 @@ class Verbs:
     async def _wait(self, call: Call) -> wire.Woken:
         body: wire.Wait = call.body
         await self._check_pool(call)
-        seconds = _seconds(body.timeout_s)
-        changed = await self._hub.wait(call.pool, body.queues, body.kinds, seconds, body.seen)
+        queues = call.guest.queues if body.queues is None else body.queues
+        _check_queues(call.guest, queues)
+        changed = await self._hub.wait(call.pool, queues, body.kinds, _seconds(body.timeout_s), body.seen)
+        await call.admit()
         return wire.Woken(changed, self._hub.seen)
 
     async def _leave(self, call: Call) -> wire.Nothing:
@@ -130,7 +136,7 @@ class Verbs:
     async def _claim(self, call: Call) -> wire.Claimed:
         ask: wire.ClaimAsk = call.body
         _check_queues(call.guest, ask.queues)
-        return wire.Claimed(await self._lending.claim(ask, _seconds(call.query.wait)))
+        return wire.Claimed(await self._lending.claim(ask, _seconds(call.query.wait), call.admit))
 
     # ── waiting for jobs ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -144,6 +150,7 @@ class Verbs:
         deadline = time.monotonic() + _seconds(body.timeout_s)
         while True:
             with self._hub.watch(open_ids) as rung:
+                await call.admit()
                 ended = await self._desk.ask(lambda engine, ids=open_ids: engine.ended(ids))  # type: ignore[misc]
                 open_ids = [id for id in open_ids if id not in ended]
                 if not open_ids or (body.any_of and ended):
@@ -152,6 +159,16 @@ class Verbs:
                 if left_s <= 0 or self._hub.dismissed:
                     return wire.Ended(False)
                 await asyncio.wait([rung], timeout=left_s)
+
+    # ── the server itself ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _health(self, call: Call) -> wire.Health:
+        """Ready or not, and soon: why it is not is nothing for everybody's ears."""
+        try:
+            await asyncio.wait_for(self._desk.ask(lambda engine: engine.stored_settings()), HEALTH_S)
+        except Exception:
+            return wire.Health("unavailable", __version__)
+        return wire.Health("ready", __version__)
 
 
 # ── queues that a token allows ──────────────────────────────────────────────────────────────────────────────────────
@@ -286,6 +303,15 @@ def _lent(act: Callable[[Engine, int, Any], Any]) -> Verb:
     return verb
 
 
+def _tree(engine: Engine, call: Call) -> Branch:
+    """A child may be of another queue than its parent: then it is none of the asker's business."""
+    ref = call.names["ref"]
+    seen_job(engine, call.guest, ref)
+    branch = engine.tree(ref, call.query.limit, call.query.after)
+    branch.children = [child for child in branch.children if call.guest.may_see(child.queue)]
+    return branch
+
+
 def _edit(engine: Engine, call: Call) -> Any:
     check_jobs(engine, call.guest, [call.names["ref"]])
     if isinstance(call.body.queue, str):
@@ -353,16 +379,11 @@ def _unset_setting(engine: Engine, call: Call) -> wire.SettingValue:
     return wire.SettingValue(name, engine.settings()[name])
 
 
-def _health(engine: Engine, call: Call) -> wire.Health:
-    engine.stored_settings()
-    return wire.Health("ready", __version__)
-
-
 VERBS: dict[str, Verb] = {
-    "health": _health,
     "server": _server,
-    "lost_pools": lambda engine, call: engine.pools(),
-    "orphaned_pools": lambda engine, call: engine.orphaned_pools(),
+    # Who works for some queues only judges nobody: other pools' hosts are none of its business, and the server watches.
+    "lost_pools": lambda engine, call: engine.pools() if call.guest.queues is None else [],
+    "orphaned_pools": lambda engine, call: engine.orphaned_pools() if call.guest.queues is None else [],
     "reap": _reap,
     "heartbeat": _lent(lending.heartbeat),
     "complete": _lent(lending.complete),
@@ -382,7 +403,7 @@ VERBS: dict[str, Verb] = {
     "output": _about_job(_output),
     "why": _about_job(lambda engine, ref, _: engine.why(ref)),
     "events": _about_job(lambda engine, ref, query: engine.events(ref, check_limit(query.limit))),
-    "tree": _about_job(lambda engine, ref, query: engine.tree(ref, query.limit, query.after)),
+    "tree": _tree,
     "all_events": lambda engine, call: engine.events(None, check_limit(call.query.limit)),
     "status": lambda engine, call: engine.status(),
     "queues": _queues,
