@@ -100,7 +100,9 @@ class App:
         async def admit() -> Guest:
             return Guest("read") if endpoint.role is None else await self._gatekeeper.admit(request, endpoint)
 
-        return Call(await admit(), names, request.query(endpoint.query), await request.body(endpoint), admit)
+        guest = await admit()
+        query = request.query(endpoint.query) if endpoint.role is not None else None
+        return Call(guest, names, query, await request.body(endpoint), admit)
 
     async def _answer(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> Any:
         if endpoint.name == "openapi":

@@ -66,13 +66,18 @@ class Request:
         """The query string as that struct."""
         text: str = self._scope["query_string"].decode("latin-1")
         if kind is None:
+            if text:
+                raise InvalidInput("this path takes no query; what comes after the ? means nothing here")
             return None
         try:
             given = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=1000)
         except (ValueError, UnicodeDecodeError) as error:
             raise InvalidInput(f"the query string cannot be read: {error}") from None
         types = {field.name: field.type for field in msgspec.structs.fields(kind)}
-        values = {name: each if _is_list(types.get(name)) else each[-1] for name, each in given.items()}
+        lists = {name for name, type in types.items() if get_origin(type) in (tuple, list)}
+        if twice := [name for name, each in given.items() if len(each) > 1 and name not in lists]:
+            raise InvalidInput(f"the query string: {twice[0][:40]!r} is there twice; which one is meant?")
+        values = {name: each if name in lists else each[0] for name, each in given.items()}
         return _converted(values, kind)
 
     async def body(self, endpoint: Endpoint) -> Any:
@@ -148,10 +153,6 @@ class Request:
 
 def _too_large(limit: int) -> HttpError:
     return HttpError(413, "too_large", f"the body is over the limit of {limit:,} bytes")
-
-
-def _is_list(kind: Any) -> bool:
-    return get_origin(kind) in (tuple, list)
 
 
 def _converted(values: Any, kind: Any) -> Any:
