@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core import wire
 from ..core.wire import Endpoint
-from ..errors import CoveyError, Unauthorized
+from ..errors import CoveyError, InvalidInput, Unauthorized
 from ..log import Log
 from .desk import Desk, Open
 from .gatekeeper import Gatekeeper, Guest
@@ -81,6 +81,8 @@ class App:
             status, value = wire.failure_of(error)
             if isinstance(error, Unauthorized):
                 headers = [("www-authenticate", "Bearer")]
+        except OverflowError:
+            status, value = wire.failure_of(InvalidInput("a number is too large; 64 bits are the limit"))
         except Exception as error:
             self._log.broke(request.method, traceback.format_exc())
             status, value = 500, failed("internal", f"the server failed ({type(error).__name__}); its log says more")

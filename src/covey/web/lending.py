@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .desk import Desk
     from .hub import Hub
 
-LEASE_S = (3.0, 86_400.0)
 AGAIN_S = 1.0  # between two looks while nothing rings
 MOST_LIVE = 4 << 20  # bytes of one stream that are kept while the job runs
 
@@ -31,12 +30,6 @@ class Lending:
 
     async def claim(self, ask: wire.ClaimAsk, wait_s: float, admit: Callable[[], Awaitable[Any]]) -> wire.Lent | None:
         """A job, as soon as there is one; None if there was none in time."""
-        if not LEASE_S[0] <= ask.lease_s <= LEASE_S[1]:
-            raise InvalidInput(f"lease_s {ask.lease_s!r}: from {LEASE_S[0]:g} to {LEASE_S[1]:g} seconds")
-        if not ask.kinds:
-            raise InvalidInput("kinds: name at least one of command, sync, async")
-        if not (1 <= len(ask.name) <= 200 and ask.name.isprintable()):
-            raise InvalidInput("name: 1 to 200 printable characters")
         deadline = time.monotonic() + wait_s
         while True:
             seen = self._hub.seen

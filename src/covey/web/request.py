@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, get_origin
+from typing import Annotated, Any, get_origin
 from urllib.parse import parse_qs, unquote
 
 import msgspec
 
 from ..core.wire import ENDPOINTS, JSON, MSGPACK, Endpoint, Failed, Failure
 from ..errors import CoveyError, InvalidInput, NotFound
+from .bounds import check_body
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -58,9 +59,12 @@ class Request:
         """The path in pieces, each decoded on its own: an encoded slash is part of a name."""
         raw: bytes = self._scope.get("raw_path") or self._scope["path"].encode()
         try:
-            return [unquote(part, errors="strict") for part in raw.decode("ascii").split("/")[1:]]
+            names = [unquote(part, errors="strict") for part in raw.decode("ascii").split("/")[1:]]
         except UnicodeDecodeError:
             raise InvalidInput("the path is not UTF-8; encode names with %XX") from None
+        if any("\x00" in name for name in names):
+            raise InvalidInput("a name in the path has a NUL in it; no name has")
+        return names
 
     def query(self, kind: Any) -> Any:
         """The query string as that struct."""
@@ -73,8 +77,9 @@ class Request:
             given = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=1000)
         except (ValueError, UnicodeDecodeError) as error:
             raise InvalidInput(f"the query string cannot be read: {error}") from None
-        types = {field.name: field.type for field in msgspec.structs.fields(kind)}
-        lists = {name for name, type in types.items() if get_origin(type) in (tuple, list)}
+        lists = {field.name for field in msgspec.structs.fields(kind) if _is_list(field.type)}
+        if any("\x00" in each for texts in given.values() for each in texts):
+            raise InvalidInput("the query string has a NUL in it; no name has")
         if twice := [name for name, each in given.items() if len(each) > 1 and name not in lists]:
             raise InvalidInput(f"the query string: {twice[0][:40]!r} is there twice; which one is meant?")
         values = {name: each if name in lists else each[0] for name, each in given.items()}
@@ -93,9 +98,13 @@ class Request:
         else:
             raise HttpError(415, "unsupported_media_type", f"content-type {said!r}: send {JSON} or {MSGPACK}")
         try:
-            return decode(data, type=endpoint.takes)
+            value = decode(data, type=endpoint.takes)
+            check_body(data, value, is_json=said == JSON)
+            return value
         except RecursionError:
             raise InvalidInput("the body is nested too deeply") from None
+        except InvalidInput:
+            raise
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError, OverflowError) as error:
             raise InvalidInput(f"the body is not what {endpoint.name} takes: {error}") from None
 
@@ -153,6 +162,10 @@ class Request:
 
 def _too_large(limit: int) -> HttpError:
     return HttpError(413, "too_large", f"the body is over the limit of {limit:,} bytes")
+
+
+def _is_list(kind: Any) -> bool:
+    return get_origin(kind.__origin__ if get_origin(kind) is Annotated else kind) in (tuple, list)
 
 
 def _converted(values: Any, kind: Any) -> Any:

@@ -39,8 +39,6 @@ class Streams:
         if len(self._open) >= MOST:
             raise HttpError(503, "too_many_streams", f"{MOST} streams are open already; close one first")
         query: wire.StreamQuery = call.query
-        if len(query.job) > 100:
-            raise HttpError(400, "invalid_input", "job: at most 100 in one stream")
         if not query.job and call.guest.queues is not None:
             raise Forbidden("a token for some queues only follows single jobs: ?job=ID")
         task = asyncio.current_task()

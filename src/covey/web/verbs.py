@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from .. import __version__
 from ..core import wire
-from ..core.model import PoolInfo, Registered, Turn
+from ..core.model import Registered
 from ..core.objects import FIELDS, spec_of
 from ..core.view import Branch, Filter, JobView
 from ..engine.engine import Engine
 from ..errors import Forbidden, InvalidInput, NotFound
 from . import lending
+from .bounds import check_pool, check_turn
 from .desk import Desk
 from .gatekeeper import Guest
 from .hub import Hub
@@ -26,7 +27,6 @@ from .lending import Lending
 from .live import read_live
 from .turning import Turner
 
-LONGEST_LIMIT = 10_000
 HEALTH_S = 5.0  # a store that takes longer cannot be used
 
 
@@ -79,7 +79,7 @@ class Verbs:
     # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _register(self, call: Call) -> Registered:
-        info: PoolInfo = call.body
+        info = check_pool(call.body)
         _check_queues(call.guest, info.queues)
         _check_queues(call.guest, info.types or ())
         registered = await self._desk.ask(lambda engine: engine.register(info))
@@ -89,7 +89,7 @@ class Verbs:
         return replace(registered, live="")
 
     async def _turn(self, call: Call) -> wire.Answered:
-        turn: Turn = call.body
+        turn = check_turn(call.body)
         if turn.pool != call.pool:
             raise InvalidInput(f"the turn of pool {turn.pool} was sent as one of pool {call.pool}")
         if call.guest.queues is not None:
@@ -108,7 +108,7 @@ class Verbs:
         await self._check_pool(call)
         queues = call.guest.queues if body.queues is None else body.queues
         _check_queues(call.guest, queues)
-        changed = await self._hub.wait(call.pool, queues, body.kinds, _seconds(body.timeout_s), body.seen)
+        changed = await self._hub.wait(call.pool, queues, body.kinds, body.timeout_s, body.seen)
         await call.admit()
         return wire.Woken(changed, self._hub.seen)
 
@@ -136,18 +136,16 @@ class Verbs:
     async def _claim(self, call: Call) -> wire.Claimed:
         ask: wire.ClaimAsk = call.body
         _check_queues(call.guest, ask.queues)
-        return wire.Claimed(await self._lending.claim(ask, _seconds(call.query.wait), call.admit))
+        return wire.Claimed(await self._lending.claim(ask, call.query.wait, call.admit))
 
     # ── waiting for jobs ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _wait_for(self, call: Call) -> wire.Ended:
         body: wire.WaitFor = call.body
         open_ids = list(dict.fromkeys(body.ids))
-        if any(not -(1 << 63) <= id < 1 << 63 for id in open_ids):
-            raise InvalidInput("ids: numbers of jobs are needed")
         if call.guest.queues is not None:
             await self._desk.ask(lambda engine: check_jobs(engine, call.guest, open_ids))
-        deadline = time.monotonic() + _seconds(body.timeout_s)
+        deadline = time.monotonic() + body.timeout_s
         while True:
             with self._hub.watch(open_ids) as rung:
                 await call.admit()
@@ -195,18 +193,6 @@ def seen_job(engine: Engine, guest: Guest, ref: wire.Ref) -> JobView:
     if not guest.may_see(view.queue):
         raise NotFound(f"no job {ref!r}; `covey list` shows what there is")
     return view
-
-
-def _seconds(value: float) -> float:
-    if not 0 <= value <= wire.MAX_WAIT_S:  # NaN is not between anything
-        raise InvalidInput(f"a time from 0 to {wire.MAX_WAIT_S:g} seconds is needed, not {value!r}")
-    return value
-
-
-def check_limit(limit: int) -> int:
-    if not 1 <= limit <= LONGEST_LIMIT:
-        raise InvalidInput(f"limit {limit}: from 1 to {LONGEST_LIMIT:,}")
-    return limit
 
 
 # ── the verbs that only ask the engine ──────────────────────────────────────────────────────────────────────────────
@@ -260,10 +246,6 @@ def _jobs(engine: Engine, call: Call) -> Any:
 
 
 def _find(engine: Engine, guest: Guest, wanted: Filter) -> Any:
-    if wanted.before is not None and not -(1 << 63) <= wanted.before < 1 << 63:
-        raise InvalidInput("before: the number of a job is needed")
-    if any(not -(1 << 63) <= id < 1 << 63 for id in wanted.ids or ()):
-        raise InvalidInput("ids: numbers of jobs are needed")
     if guest.queues is not None:
         if wanted.queue is None and len(guest.queues) == 1:
             wanted = replace(wanted, queue=guest.queues[0])
@@ -292,8 +274,6 @@ def _about_job(look: Callable[[Engine, str, Any], Any]) -> Verb:
 def _lent(act: Callable[[Engine, int, Any], Any]) -> Verb:
     def verb(engine: Engine, call: Call) -> Any:
         job = number(call.names["ref"], "job")
-        if max(call.body.pool, call.body.fence) >= 1 << 63 or min(call.body.pool, call.body.fence) < 0:
-            raise InvalidInput("pool and fence: as they were in the answer to the claim")
         if call.guest.queues is not None:
             seen_job(engine, call.guest, job)
             if isinstance(call.body, wire.SpawnAsk):
@@ -351,9 +331,7 @@ def _resume(engine: Engine, call: Call) -> wire.Nothing:
 
 def _pool_events(engine: Engine, call: Call) -> Any:
     query: wire.PoolEventsQuery = call.query
-    if any(not -(1 << 63) <= each < 1 << 63 for each in (query.pool or 0, query.after)):
-        raise InvalidInput("pool and after: numbers of pools and events are needed")
-    return engine.pool_events(query.pool, after=query.after, limit=check_limit(query.limit))
+    return engine.pool_events(query.pool, after=query.after, limit=query.limit)
 
 
 def _stop_pools(engine: Engine, call: Call) -> wire.Nothing:
@@ -365,8 +343,6 @@ def _stop_pools(engine: Engine, call: Call) -> wire.Nothing:
 
 
 def _reap(engine: Engine, call: Call) -> wire.Reaped:
-    if not -(1 << 63) <= call.body.beat < 1 << 63:
-        raise InvalidInput("beat: the number of a beat is needed")
     return wire.Reaped(engine.reap(call.pool, call.body.beat))
 
 
@@ -402,9 +378,9 @@ VERBS: dict[str, Verb] = {
     "history": _about_job(lambda engine, ref, _: engine.history(ref)),
     "output": _about_job(_output),
     "why": _about_job(lambda engine, ref, _: engine.why(ref)),
-    "events": _about_job(lambda engine, ref, query: engine.events(ref, check_limit(query.limit))),
+    "events": _about_job(lambda engine, ref, query: engine.events(ref, query.limit)),
     "tree": _tree,
-    "all_events": lambda engine, call: engine.events(None, check_limit(call.query.limit)),
+    "all_events": lambda engine, call: engine.events(None, call.query.limit),
     "status": lambda engine, call: engine.status(),
     "queues": _queues,
     "set_queue": _set_queue,
