@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from .desk import Desk
     from .hub import Hub
 
-LEASE_S = (3.0, 86_400.0)
 AGAIN_S = 1.0  # between two looks while nothing rings
 MOST_LIVE = 4 << 20  # bytes of one stream that are kept while the job runs
 
@@ -30,17 +30,12 @@ class Lending:
     def __init__(self, desk: Desk, hub: Hub) -> None:
         self._desk, self._hub = desk, hub
 
-    async def claim(self, ask: wire.ClaimAsk, wait_s: float) -> wire.Lent | None:
+    async def claim(self, ask: wire.ClaimAsk, wait_s: float, admit: Callable[[], Awaitable[Any]]) -> wire.Lent | None:
         """A job, as soon as there is one; None if there was none in time."""
-        if not LEASE_S[0] <= ask.lease_s <= LEASE_S[1]:
-            raise InvalidInput(f"lease_s {ask.lease_s!r}: from {LEASE_S[0]:g} to {LEASE_S[1]:g} seconds")
-        if not ask.kinds:
-            raise InvalidInput("kinds: name at least one of command, sync, async")
-        if not (1 <= len(ask.name) <= 200 and ask.name.isprintable()):
-            raise InvalidInput("name: 1 to 200 printable characters")
         deadline = time.monotonic() + wait_s
         while True:
             seen = self._hub.seen
+            await admit()
             if (lent := await self._desk.ask(lambda engine: _lend(engine, ask))) is not None:
                 return lent
             left_s = deadline - time.monotonic()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-from typing import NamedTuple
+import stat
+from typing import BinaryIO, NamedTuple
 
 from ..core.wire import LiveOutput
+from ..errors import StoreError
 
 MOST = 1 << 20  # bytes of each stream in one answer
 
@@ -17,13 +20,11 @@ class LiveFile(NamedTuple):
     path: str
 
     def read(self, place: int = 0, most: int | None = None) -> bytes:
-        if not self.path:
-            return b""
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            file = _opened(self.path, os.O_RDONLY)
         except OSError:
             return b""
-        with open(fd, "rb") as file:
+        with file:
             file.seek(place)
             return file.read(-1 if most is None else most)
 
@@ -37,22 +38,35 @@ class LiveFile(NamedTuple):
         """More was written. Above ``most`` bytes the older half goes: a job may write for days."""
         if not self.path or not data:
             return
-        os.makedirs(os.path.dirname(self.path), exist_ok=True)
-        if self.size() + len(data) > most:
+        try:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            if self.size() + len(data) <= most:
+                with _opened(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as file:
+                    file.write(data)
+                return
             kept = (self.read() + data)[-most // 2 :]
             part = f"{self.path}.part"
-            with open(part, "wb") as file:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part)
+            with _opened(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
                 file.write(kept)
             os.replace(part, self.path)
-            return
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(self.path, flags, 0o600), "ab") as file:
-            file.write(data)
+        except OSError as error:
+            raise StoreError(f"output of a running job cannot be kept: {error.strerror or error}") from None
 
     def remove(self) -> None:
         if self.path:
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
+
+
+def _opened(path: str, flags: int) -> BinaryIO:
+    """A plain file of our own: no link leads elsewhere, and no pipe makes us wait."""
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a plain file")
+    return open(fd, "rb" if flags == os.O_RDONLY else "wb")
 
 
 def live_file(side: str, job: int, fence: int, stream: str) -> LiveFile:

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from .. import __version__, env
 from ..core import wire
-from ..core.model import PoolInfo, Registered, Turn
+from ..core.model import Registered
 from ..core.objects import FIELDS, spec_of
-from ..core.view import Filter, JobView
+from ..core.view import Branch, Filter, JobView
 from ..engine.engine import Engine
 from ..errors import Forbidden, InvalidInput, NotFound
 from . import lending
+from .bounds import check_pool, check_turn
 from .desk import Desk
 from .gatekeeper import Guest
 from .hub import Hub
@@ -26,7 +27,7 @@ from .lending import Lending
 from .live import read_live
 from .turning import Turner
 
-LONGEST_LIMIT = 10_000
+HEALTH_S = 5.0  # a store that takes longer cannot be used
 
 
 class Call(Struct):
@@ -36,6 +37,7 @@ class Call(Struct):
     names: dict[str, str]
     query: Any
     body: Any
+    admit: Callable[[], Awaitable[Guest]]  # whoever has waited must still be somebody who may
 
     @property
     def pool(self) -> int:
@@ -65,6 +67,7 @@ class Verbs:
             "leave": self._leave,
             "claim": self._claim,
             "wait_for": self._wait_for,
+            "health": self._health,
         }
 
     async def answer(self, endpoint: wire.Endpoint, call: Call) -> Any:
@@ -76,8 +79,9 @@ class Verbs:
     # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _register(self, call: Call) -> Registered:
-        info: PoolInfo = call.body
+        info = check_pool(call.body)
         _check_queues(call.guest, info.queues)
+        _check_queues(call.guest, info.types or ())
         registered = await self._desk.ask(lambda engine: engine.register(info))
         if call.guest.queues is not None:
             self._queues[registered.pool] = info.queues
@@ -85,7 +89,7 @@ class Verbs:
         return registered if info.boot == env.boot() else replace(registered, live="")
 
     async def _turn(self, call: Call) -> wire.Answered:
-        turn: Turn = call.body
+        turn = check_turn(call.body)
         if turn.pool != call.pool:
             raise InvalidInput(f"the turn of pool {turn.pool} was sent as one of pool {call.pool}")
         if call.guest.queues is not None:
@@ -102,8 +106,10 @@ class Verbs:
     async def _wait(self, call: Call) -> wire.Woken:
         body: wire.Wait = call.body
         await self._check_pool(call)
-        seconds = _seconds(body.timeout_s)
-        changed = await self._hub.wait(call.pool, body.queues, body.kinds, seconds, body.seen, body.turn)
+        queues = call.guest.queues if body.queues is None else body.queues
+        _check_queues(call.guest, queues)
+        changed = await self._hub.wait(call.pool, queues, body.kinds, body.timeout_s, body.seen, body.turn)
+        await call.admit()
         return wire.Woken(changed, self._hub.seen)
 
     async def _leave(self, call: Call) -> wire.Nothing:
@@ -130,20 +136,19 @@ class Verbs:
     async def _claim(self, call: Call) -> wire.Claimed:
         ask: wire.ClaimAsk = call.body
         _check_queues(call.guest, ask.queues)
-        return wire.Claimed(await self._lending.claim(ask, _seconds(call.query.wait)))
+        return wire.Claimed(await self._lending.claim(ask, call.query.wait, call.admit))
 
     # ── waiting for jobs ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _wait_for(self, call: Call) -> wire.Ended:
         body: wire.WaitFor = call.body
         open_ids = list(dict.fromkeys(body.ids))
-        if any(not -(1 << 63) <= id < 1 << 63 for id in open_ids):
-            raise InvalidInput("ids: numbers of jobs are needed")
         if call.guest.queues is not None:
             await self._desk.ask(lambda engine: check_jobs(engine, call.guest, open_ids))
-        deadline = time.monotonic() + _seconds(body.timeout_s)
+        deadline = time.monotonic() + body.timeout_s
         while True:
             with self._hub.watch(open_ids) as rung:
+                await call.admit()
                 ended = await self._desk.ask(lambda engine, ids=open_ids: engine.ended(ids))  # type: ignore[misc]
                 open_ids = [id for id in open_ids if id not in ended]
                 if not open_ids or (body.any_of and ended):
@@ -152,6 +157,16 @@ class Verbs:
                 if left_s <= 0 or self._hub.dismissed:
                     return wire.Ended(False)
                 await asyncio.wait([rung], timeout=left_s)
+
+    # ── the server itself ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _health(self, call: Call) -> wire.Health:
+        """Ready or not, and soon: why it is not is nothing for everybody's ears."""
+        try:
+            await asyncio.wait_for(self._desk.ask(lambda engine: engine.stored_settings()), HEALTH_S)
+        except Exception:
+            return wire.Health("unavailable", __version__)
+        return wire.Health("ready", __version__)
 
 
 # ── queues that a token allows ──────────────────────────────────────────────────────────────────────────────────────
@@ -178,18 +193,6 @@ def seen_job(engine: Engine, guest: Guest, ref: wire.Ref) -> JobView:
     if not guest.may_see(view.queue):
         raise NotFound(f"no job {ref!r}; `covey list` shows what there is")
     return view
-
-
-def _seconds(value: float) -> float:
-    if not 0 <= value <= wire.MAX_WAIT_S:  # NaN is not between anything
-        raise InvalidInput(f"a time from 0 to {wire.MAX_WAIT_S:g} seconds is needed, not {value!r}")
-    return value
-
-
-def check_limit(limit: int) -> int:
-    if not 1 <= limit <= LONGEST_LIMIT:
-        raise InvalidInput(f"limit {limit}: from 1 to {LONGEST_LIMIT:,}")
-    return limit
 
 
 # ── the verbs that only ask the engine ──────────────────────────────────────────────────────────────────────────────
@@ -243,10 +246,6 @@ def _jobs(engine: Engine, call: Call) -> Any:
 
 
 def _find(engine: Engine, guest: Guest, wanted: Filter) -> Any:
-    if wanted.before is not None and not -(1 << 63) <= wanted.before < 1 << 63:
-        raise InvalidInput("before: the number of a job is needed")
-    if any(not -(1 << 63) <= id < 1 << 63 for id in wanted.ids or ()):
-        raise InvalidInput("ids: numbers of jobs are needed")
     if guest.queues is not None:
         if wanted.queue is None and len(guest.queues) == 1:
             wanted = replace(wanted, queue=guest.queues[0])
@@ -275,8 +274,6 @@ def _about_job(look: Callable[[Engine, str, Any], Any]) -> Verb:
 def _lent(act: Callable[[Engine, int, Any], Any]) -> Verb:
     def verb(engine: Engine, call: Call) -> Any:
         job = number(call.names["ref"], "job")
-        if max(call.body.pool, call.body.fence) >= 1 << 63 or min(call.body.pool, call.body.fence) < 0:
-            raise InvalidInput("pool and fence: as they were in the answer to the claim")
         if call.guest.queues is not None:
             seen_job(engine, call.guest, job)
             if isinstance(call.body, wire.SpawnAsk):
@@ -284,6 +281,15 @@ def _lent(act: Callable[[Engine, int, Any], Any]) -> Verb:
         return act(engine, job, call.body)
 
     return verb
+
+
+def _tree(engine: Engine, call: Call) -> Branch:
+    """A child may be of another queue than its parent: then it is none of the asker's business."""
+    ref = call.names["ref"]
+    seen_job(engine, call.guest, ref)
+    branch = engine.tree(ref, call.query.limit, call.query.after)
+    branch.children = [child for child in branch.children if call.guest.may_see(child.queue)]
+    return branch
 
 
 def _edit(engine: Engine, call: Call) -> Any:
@@ -325,9 +331,7 @@ def _resume(engine: Engine, call: Call) -> wire.Nothing:
 
 def _pool_events(engine: Engine, call: Call) -> Any:
     query: wire.PoolEventsQuery = call.query
-    if any(not -(1 << 63) <= each < 1 << 63 for each in (query.pool or 0, query.after)):
-        raise InvalidInput("pool and after: numbers of pools and events are needed")
-    return engine.pool_events(query.pool, after=query.after, limit=check_limit(query.limit))
+    return engine.pool_events(query.pool, after=query.after, limit=query.limit)
 
 
 def _stop_pools(engine: Engine, call: Call) -> wire.Nothing:
@@ -339,8 +343,6 @@ def _stop_pools(engine: Engine, call: Call) -> wire.Nothing:
 
 
 def _reap(engine: Engine, call: Call) -> wire.Reaped:
-    if not -(1 << 63) <= call.body.beat < 1 << 63:
-        raise InvalidInput("beat: the number of a beat is needed")
     return wire.Reaped(engine.reap(call.pool, call.body.beat, call.body.reason))
 
 
@@ -353,16 +355,11 @@ def _unset_setting(engine: Engine, call: Call) -> wire.SettingValue:
     return wire.SettingValue(name, engine.settings()[name])
 
 
-def _health(engine: Engine, call: Call) -> wire.Health:
-    engine.stored_settings()
-    return wire.Health("ready", __version__)
-
-
 VERBS: dict[str, Verb] = {
-    "health": _health,
     "server": _server,
-    "lost_pools": lambda engine, call: engine.pools(),
-    "orphaned_pools": lambda engine, call: engine.orphaned_pools(),
+    # Who works for some queues only judges nobody: other pools' hosts are none of its business, and the server watches.
+    "lost_pools": lambda engine, call: engine.pools() if call.guest.queues is None else [],
+    "orphaned_pools": lambda engine, call: engine.orphaned_pools() if call.guest.queues is None else [],
     "reap": _reap,
     "heartbeat": _lent(lending.heartbeat),
     "complete": _lent(lending.complete),
@@ -381,9 +378,9 @@ VERBS: dict[str, Verb] = {
     "history": _about_job(lambda engine, ref, _: engine.history(ref)),
     "output": _about_job(_output),
     "why": _about_job(lambda engine, ref, _: engine.why(ref)),
-    "events": _about_job(lambda engine, ref, query: engine.events(ref, check_limit(query.limit))),
-    "tree": _about_job(lambda engine, ref, query: engine.tree(ref, query.limit, query.after)),
-    "all_events": lambda engine, call: engine.events(None, check_limit(call.query.limit)),
+    "events": _about_job(lambda engine, ref, query: engine.events(ref, query.limit)),
+    "tree": _tree,
+    "all_events": lambda engine, call: engine.events(None, call.query.limit),
     "status": lambda engine, call: engine.status(),
     "queues": _queues,
     "set_queue": _set_queue,
