@@ -13,7 +13,21 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from .. import errors
 from .model import Child, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, State, Turn
 from .tokens import Role
-from .view import Attempt, Branch, Change, Edit, Event, Filter, JobView, Page, PoolView, QueueView, Status, Why
+from .view import (
+    Attempt,
+    Branch,
+    Change,
+    Edit,
+    Event,
+    Filter,
+    JobView,
+    LiveOutput,
+    Page,
+    PoolView,
+    QueueView,
+    Status,
+    Why,
+)
 
 PROTOCOL = 1
 PREFIX = "/v1"
@@ -243,16 +257,6 @@ class OutputQuery(Said):
     out: Number = 0  # bytes of each stream that were read already
     err: Number = 0
     fence: Number | None = None
-
-
-class LiveOutput(Struct, frozen=True):
-    """What a running attempt has written since; `more`: ask again with these places."""
-
-    fence: int
-    stdout: bytes
-    stderr: bytes
-    out: int
-    err: int
 
 
 class StreamQuery(Said):

@@ -28,6 +28,7 @@ from .care import Parent
 from .forking import Nursery
 from .neighbours import Neighbours
 from .sizing import automatic
+from .tails import Tails
 from .types import Type, Types, plain, typed
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Starter:
         self._registered: Registered | None = None
         self._preload = True
         self._live = ""
+        self._tails: Tails | None = None
         self._own_live = ""  # a directory for live output that we made, because the queue has none for us
         self._exchange: Exchange | None = None
         self._ticks = start_ticks(os.getpid()) or 0
@@ -182,6 +184,8 @@ class Starter:
             parent=self._parent,
             max_memory=options.max_memory,
         )
+        if self._own_live and self._source.is_served:
+            self._tails = Tails(self._source, self._own_live, lambda: self.pool)
         self._log.started(registered.pool, os.getpid(), options.url)
         if options.drain:
             self._exchange.drain()
@@ -251,6 +255,8 @@ class Starter:
             cgroup.end(self._cgroup)
 
     def close(self) -> None:
+        if self._tails:
+            self._tails.close()
         live.remove(self._own_live)
         for end in self._lifeline:
             os.close(end)

@@ -15,7 +15,7 @@ from .. import __version__, env
 from ..core import wire
 from ..core.model import Registered
 from ..core.objects import FIELDS, spec_of
-from ..core.view import Branch, Filter, JobView
+from ..core.view import Branch, Filter, JobView, LiveOutput
 from ..engine.engine import Engine
 from ..errors import Forbidden, InvalidInput, NotFound
 from . import lending
@@ -24,10 +24,12 @@ from .desk import Desk
 from .gatekeeper import Guest
 from .hub import Hub
 from .lending import Lending
-from .live import read_live
 from .turning import Turner
 
 HEALTH_S = 5.0  # a store that takes longer cannot be used
+
+
+MOST_SHOWN = 10_000  # runs whose live files are remembered
 
 
 class Call(Struct):
@@ -60,6 +62,7 @@ class Verbs:
         self._desk, self._turner, self._hub = desk, turner, hub
         self._lending = Lending(desk, hub)
         self._queues: dict[int, tuple[str, ...] | None] = {}  # pools that a token for some queues only has registered
+        self._shown: set[tuple[int, int]] = set()  # runs elsewhere that have sent output
         self._coroutines: dict[str, Callable[[Call], Awaitable[Any]]] = {
             "register": self._register,
             "turn": self._turn,
@@ -67,6 +70,7 @@ class Verbs:
             "leave": self._leave,
             "claim": self._claim,
             "wait_for": self._wait_for,
+            "write_output": self._write_output,
             "health": self._health,
         }
 
@@ -101,7 +105,11 @@ class Verbs:
         seen = self._hub.seen  # before the turn looks: what rings from now on it may not see
         self._hub.awake(turn.pool, turn.number)
         self._hub.heard(turn.pool)
-        return wire.Answered(await self._turner.turn(turn), seen)
+        reply = await self._turner.turn(turn)
+        if ended := [(report.id, report.fence) for report in turn.reports if (report.id, report.fence) in self._shown]:
+            self._shown.difference_update(ended)
+            await self._desk.ask(lambda engine: _hide(engine, ended))
+        return wire.Answered(reply, seen)
 
     async def _wait(self, call: Call) -> wire.Woken:
         body: wire.Wait = call.body
@@ -137,6 +145,13 @@ class Verbs:
         ask: wire.ClaimAsk = call.body
         _check_queues(call.guest, ask.queues)
         return wire.Claimed(await self._lending.claim(ask, call.query.wait, call.admit))
+
+    async def _write_output(self, call: Call) -> wire.Nothing:
+        await self._desk.ask(lambda engine: _write_output(engine, call))
+        if len(self._shown) >= MOST_SHOWN:
+            self._shown.clear()  # their files go with the next sweep
+        self._shown.add((number(call.names["ref"], "job"), call.body.fence))
+        return wire.Nothing()
 
     # ── waiting for jobs ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -299,10 +314,8 @@ def _edit(engine: Engine, call: Call) -> Any:
     return engine.edit(call.names["ref"], call.body)
 
 
-def _output(engine: Engine, ref: str, query: wire.OutputQuery) -> wire.LiveOutput:
-    view = engine.job(ref)
-    fence = view.fence if query.fence is None else query.fence
-    return read_live(engine.store.dialect.side, view.id, fence, query.out, query.err)
+def _output(engine: Engine, ref: str, query: wire.OutputQuery) -> LiveOutput:
+    return engine.output(ref, fence=query.fence, out=query.out, err=query.err)
 
 
 def _queues(engine: Engine, call: Call) -> Any:
@@ -355,6 +368,13 @@ def _unset_setting(engine: Engine, call: Call) -> wire.SettingValue:
     return wire.SettingValue(name, engine.settings()[name])
 
 
+def _hide(engine: Engine, runs: Iterable[tuple[int, int]]) -> None:
+    for run in runs:
+        engine.hide_output(*run)
+
+
+_write_output = _lent(lending.write_output)
+
 VERBS: dict[str, Verb] = {
     "server": _server,
     # Who works for some queues only judges nobody: other pools' hosts are none of its business, and the server watches.
@@ -365,7 +385,6 @@ VERBS: dict[str, Verb] = {
     "complete": _lent(lending.complete),
     "fail": _lent(lending.fail),
     "spawn": _lent(lending.spawn),
-    "write_output": _lent(lending.write_output),
     "enqueue": _enqueue,
     "enqueue_jobs": _enqueue_jobs,
     "list_jobs": _list_jobs,

@@ -8,10 +8,48 @@ import os
 import stat
 from typing import BinaryIO, NamedTuple
 
-from ..core.wire import LiveOutput
-from ..errors import StoreError
+from ..core.view import JobView, LiveOutput
+from ..errors import LeaseLost, StoreError
+from ..store.store import Store
 
 MOST = 1 << 20  # bytes of each stream in one answer
+MOST_LIVE = 4 << 20  # bytes of one stream that are kept while the job runs elsewhere
+STREAMS = ("out", "err")
+
+
+class Live:
+    """The part of the engine that knows what running jobs write."""
+
+    store: Store
+
+    def job(self, ref: str | int) -> JobView:
+        raise NotImplementedError
+
+    def output(self, ref: str | int, *, fence: int | None = None, out: int = 0, err: int = 0) -> LiveOutput:
+        """What the running attempt has written beyond these places, as far as it can be seen from here."""
+        view = self.job(ref)
+        side, run = self.store.dialect.side, view.fence if fence is None else fence
+        stdout, out = _read(live_file(side, view.id, run, "out"), out)
+        stderr, err = _read(live_file(side, view.id, run, "err"), err)
+        return LiveOutput(run, stdout, stderr, out, err)
+
+    def show_output(self, pool: int, job: int, fence: int, stdout: str, stderr: str) -> None:
+        """More of what a run writes that has no directory here: it can be followed from now on."""
+        view = self.job(job)
+        if view.pool != pool or view.fence not in (fence, fence + 1):
+            raise LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")
+        for stream, text in (("out", stdout), ("err", stderr)):
+            live_file(self.store.dialect.side, job, fence, stream).append(text.encode("utf-8", "replace"), MOST_LIVE)
+
+    def hide_output(self, job: int, fence: int) -> None:
+        """The run has ended: what it wrote is in its history."""
+        for stream in STREAMS:
+            live_file(self.store.dialect.side, job, fence, stream).remove()
+
+    def shown_output(self, job: int, fence: int) -> tuple[bytes, bytes]:
+        """All that was shown of a run."""
+        out, err = (live_file(self.store.dialect.side, job, fence, stream).read() for stream in STREAMS)
+        return out, err
 
 
 class LiveFile(NamedTuple):
@@ -72,13 +110,6 @@ def _opened(path: str, flags: int) -> BinaryIO:
 def live_file(side: str, job: int, fence: int, stream: str) -> LiveFile:
     """Both names are numbers, so no path can lead elsewhere."""
     return LiveFile(os.path.join(side, "live", f"{int(job)}.{int(fence)}.{stream}") if side else "")
-
-
-def read_live(side: str, job: int, fence: int, out: int, err: int) -> LiveOutput:
-    """What there is beyond these places."""
-    stdout, out = _read(live_file(side, job, fence, "out"), out)
-    stderr, err = _read(live_file(side, job, fence, "err"), err)
-    return LiveOutput(fence, stdout, stderr, out, err)
 
 
 def _read(file: LiveFile, place: int) -> tuple[bytes, int]:
