@@ -7,6 +7,7 @@ import importlib
 import os
 import resource
 import select
+import shutil
 import signal
 import sys
 import tempfile
@@ -19,8 +20,8 @@ from msgspec import Struct
 from .. import __version__
 from ..core.model import Kind, PoolEvent, PoolInfo, Registered, Turn
 from ..core.ports import Source
-from ..env import boot, failpoint, hostname, start_ticks
-from ..errors import InvalidInput
+from ..env import alive, boot, failpoint, hostname, start_ticks
+from ..errors import CoveyError, InvalidInput
 from ..log import Log, LogFile
 from ..worker import cgroup, family, wire
 from ..worker.main import Setting
@@ -82,7 +83,7 @@ def run(source: Source, options: PoolOptions) -> int:
         finally:
             # Whatever went wrong: what we hand back now may be started elsewhere at once.
             starter.end_processes()
-            source.leave(starter.pool)
+            starter.leave()
             starter.close()
 
 
@@ -94,7 +95,7 @@ class Starter:
         self._source, self._options, self._types, self._log = source, options, options.types(), log
         self._registered: Registered | None = None
         self._preload = True
-        self._live = ""
+        self._live = self._temporary = ""
         self._exchange: Exchange | None = None
         self._ticks = start_ticks(os.getpid()) or 0
         self._cgroup: str | None = None
@@ -129,8 +130,23 @@ class Starter:
             cgroup=self._cgroup,
         )
         self._registered = self._source.register(info)
-        self._live = self._registered.live or tempfile.mkdtemp(prefix="covey-live-")
+        self._live = self._registered.live or self._live or self._own_live()
         failpoint("pool.after_register")
+
+    def _own_live(self) -> str:
+        """A directory for live output where the queue's own is on another host; those of dead pools are gone."""
+        mark = f"covey-live-{boot().replace(':', '.')}."
+        for entry in os.scandir(tempfile.gettempdir()):
+            pid, _, ticks = entry.name.removeprefix(mark).partition("-")[0].partition(".")
+            if (
+                entry.name.startswith(mark)
+                and pid.isdecimal()
+                and ticks.isdecimal()
+                and not alive(int(pid), int(ticks))
+            ):
+                shutil.rmtree(entry.path, ignore_errors=True)
+        self._temporary = tempfile.mkdtemp(prefix=f"{mark}{os.getpid()}.{self._ticks}-")
+        return self._temporary
 
     def work(self, signals: int) -> int:
         registered = self._registered
@@ -245,9 +261,18 @@ class Starter:
         if self._cgroup:
             cgroup.end(self._cgroup)
 
+    def leave(self) -> None:
+        """The pool is forgotten; if the queue is out of reach, the others find out by themselves that it is gone."""
+        try:
+            self._source.leave(self.pool)
+        except (CoveyError, OSError) as error:
+            self._log.not_left(error)
+
     def close(self) -> None:
         for end in self._lifeline:
             os.close(end)
+        if self._temporary:
+            shutil.rmtree(self._temporary, ignore_errors=True)
         if self._log.file:
             self._log.file.close()
 
