@@ -19,7 +19,7 @@ from .. import __version__
 from ..core.model import Kind, PoolEvent, PoolInfo, Registered, Turn
 from ..core.ports import Source
 from ..env import boot, failpoint, hostname, start_ticks
-from ..errors import InvalidInput
+from ..errors import CoveyError, InvalidInput
 from ..log import Log, LogFile
 from ..worker import cgroup, family, wire
 from ..worker.main import Setting
@@ -83,7 +83,7 @@ def run(source: Source, options: PoolOptions) -> int:
         finally:
             # Whatever went wrong: what we hand back now may be started elsewhere at once.
             starter.end_processes()
-            source.leave(starter.pool)
+            starter.leave()
             starter.close()
 
 
@@ -253,6 +253,13 @@ class Starter:
         family.kill_marked(f"{self._source.database_id}:{self.pool}:")
         if self._cgroup:
             cgroup.end(self._cgroup)
+
+    def leave(self) -> None:
+        """The pool is forgotten; if the queue is out of reach, the others find out by themselves that it is gone."""
+        try:
+            self._source.leave(self.pool)
+        except (CoveyError, OSError) as error:
+            self._log.not_left(error)
 
     def close(self) -> None:
         if self._tails:
