@@ -38,7 +38,10 @@ def serve(covey: CommandLine, *words: str) -> str:
 
 
 def test_every_verb_that_asks_for_a_queue_takes_a_server(covey: CommandLine, server: str) -> None:
-    one, two = covey("enqueue", "--batch", "b", "echo one").ids + covey("enqueue", "--key", "k/2", "--max-attempts", "1", "exit 3").ids
+    one, two = (
+        covey("enqueue", "--batch", "b", "echo one").ids
+        + covey("enqueue", "--key", "k/2", "--max-attempts", "1", "exit 3").ids
+    )
     assert covey("list", "--json").json[0]["id"] == two
     assert covey("show", "k/2", "--json").json["id"] == two
     assert covey("edit", "k/2", "--priority", "7").code == 0
