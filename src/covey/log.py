@@ -140,6 +140,11 @@ class Log:
     def store_failed(self, error: object) -> None:
         self._seldom("store", "error", f"the queue cannot be used: {error}; trying again")
 
+    def not_left(self, error: object) -> None:
+        self._say(
+            "warning", f"the queue could not be told that this pool stops: {error}; its jobs are handed back later"
+        )
+
     def store_back(self) -> None:
         self._seldom("back", "info", "the queue can be used again")
 

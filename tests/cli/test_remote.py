@@ -230,3 +230,25 @@ def test_the_worker_in_shell_and_curl_works_as_its_page_says(covey: CommandLine,
     finally:
         shell.terminate()
         shell.wait(40)
+
+
+def test_doctor_looks_at_a_server_as_far_as_it_lets_it_in(covey: CommandLine, server: str) -> None:
+    well = covey("doctor")
+    assert well.code == 0
+    assert server in well.out
+    nobody = covey("--db", "http://127.0.0.1:9", "doctor", "--json")
+    assert (nobody.code, nobody.json[-1]["verdict"]) == (1, "bad")
+    closed = serve(covey_with_token(covey), "--require-token")
+    refused = covey("--db", closed, "doctor", "--json")
+    assert (refused.code, refused.json[-1]["check"]) == (1, "token")
+
+
+def covey_with_token(covey: CommandLine) -> CommandLine:
+    """Another queue beside the first, with a token in it."""
+    other = CommandLine(covey.directory)
+    other.db = covey.directory / "other.db"
+    other.env["COVEY_DB"] = str(other.db)
+    other._pools = covey._pools
+    (covey.directory / "server.log").unlink()
+    other("token", "create", "me", "--role", "admin")
+    return other

@@ -12,15 +12,18 @@ import pytest
 
 from covey.core.ports import Client, Source
 from covey.engine.engine import Engine
+from covey.remote.remote import Remote
 from covey.testing import HandPool, check_queue, command, python_task
 
-VERBS = [(port, name) for port in (Client, Source) for name in vars(port) if not name.startswith("_")]
+VERBS = [(port, name) for port in (Client, Source) for name, it in vars(port).items() if inspect.isfunction(it)]
+VERBS = [(port, name) for port, name in VERBS if not name.startswith("_")]
 
 
+@pytest.mark.parametrize("offering", [Engine, Remote])
 @pytest.mark.parametrize(("port", "verb"), VERBS)
-def test_the_engine_takes_what_the_port_promises(port: type, verb: str) -> None:
+def test_the_engine_and_the_server_take_what_the_port_promises(port: type, verb: str, offering: type) -> None:
     promised = inspect.signature(getattr(port, verb)).parameters
-    offered = inspect.signature(getattr(Engine, verb)).parameters
+    offered = inspect.signature(getattr(offering, verb)).parameters
     assert [(p.name, p.kind, p.default) for p in promised.values()] == [
         (p.name, p.kind, p.default) for p in list(offered.values())[: len(promised)]
     ]

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import Struct
 
-from ..errors import CoveyError
+from ..errors import CoveyError, Unauthorized
 from .opening import database
 from .options import Db, Json
 from .output import as_json
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
+    from ..remote.remote import Remote
     from ..store.sqlite import Sqlite
 
 Verdict = Literal["ok", "warn", "bad"]
@@ -56,6 +57,11 @@ def _look(url: str) -> Iterator[Finding]:
     yield _clock()
     if os.environ.get("COVEY_RUN"):
         yield Finding("inside a job", "warn", "COVEY_RUN is set: this is the view of a job", "name the queue with --db")
+    from ..compose import is_remote
+
+    if is_remote(url):
+        yield from _server(url)
+        return
     yield Finding("database", "ok", url)
     if "://" not in url and not url.startswith("memory:"):
         yield _file_system(url)
@@ -74,6 +80,25 @@ def _look(url: str) -> Iterator[Finding]:
         yield from _queue(engine)
     finally:
         engine.close()
+
+
+def _server(url: str) -> Iterator[Finding]:
+    """A queue behind a server: whether it answers, lets us in and fits; its database is that host's to look at."""
+    from .. import __version__
+    from .opening import open_queue
+
+    queue = cast("Remote", open_queue(url))
+    try:
+        info = queue.server()
+        verdict: Verdict = "ok" if info.version == __version__ else "warn"
+        advice = None if verdict == "ok" else f"this is {__version__}; upgrade the older of the two"
+        yield Finding("server", verdict, f"{url}, Covey {info.version}, queue {info.database_id}", advice)
+        for found in queue.status().findings:
+            yield Finding("queue", "ok" if found.level == "note" else "warn", found.text, found.advice)
+    except Unauthorized as error:
+        yield Finding("token", "bad", str(error), "set COVEY_TOKEN_FILE or pass --token-file")
+    except CoveyError as error:
+        yield Finding("server", "bad", str(error))
 
 
 def _python() -> Finding:

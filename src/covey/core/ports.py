@@ -11,7 +11,21 @@ from typing import Any, Protocol
 from msgspec import UNSET, UnsetType
 
 from .model import Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
-from .view import Attempt, Branch, Change, Edit, Event, Filter, JobView, Page, PoolView, QueueView, Status, Why
+from .view import (
+    Attempt,
+    Branch,
+    Change,
+    Edit,
+    Event,
+    Filter,
+    JobView,
+    LiveOutput,
+    Page,
+    PoolView,
+    QueueView,
+    Status,
+    Why,
+)
 
 
 class Source(Protocol):
@@ -58,6 +72,10 @@ class Source(Protocol):
         """
         ...
 
+    def show_output(self, pool: int, job: int, fence: int, stdout: str, stderr: str) -> None:
+        """More of what a run writes that has no directory at the queue: it can be followed from now on."""
+        ...
+
     def leave(self, pool: int) -> None: ...
 
 
@@ -74,6 +92,10 @@ class Client(Protocol):
 
     def wait_for(self, ids: Sequence[int], timeout_s: float | None, *, any_of: bool = False) -> bool:
         """True when all (or any) of them have ended, False when time ran out first."""
+        ...
+
+    def output(self, ref: str | int, *, fence: int | None = None, out: int = 0, err: int = 0) -> LiveOutput:
+        """What the running attempt has written beyond these places, as far as the queue can see it."""
         ...
 
     def cancel(self, refs: Sequence[str | int]) -> list[Change]: ...

@@ -96,6 +96,16 @@ class Attempt(Struct, kw_only=True):
     stderr_dropped: int
 
 
+class LiveOutput(Struct, frozen=True):
+    """What a running attempt has written since; the next question begins at these places."""
+
+    fence: int
+    stdout: bytes
+    stderr: bytes
+    out: int
+    err: int
+
+
 class Filter(Struct, kw_only=True, frozen=True):
     """Which jobs to list, newest first. `before` is the last id of the page before."""
 

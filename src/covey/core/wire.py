@@ -6,14 +6,28 @@ prefix, so an old pool and a new server know at once that they do not fit.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from .. import errors
-from .model import Child, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
+from .model import Child, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, State, Turn
 from .tokens import Role
-from .view import Attempt, Branch, Change, Edit, Event, Filter, JobView, Page, PoolView, QueueView, Status, Why
+from .view import (
+    Attempt,
+    Branch,
+    Change,
+    Edit,
+    Event,
+    Filter,
+    JobView,
+    LiveOutput,
+    Page,
+    PoolView,
+    QueueView,
+    Status,
+    Why,
+)
 
 PROTOCOL = 1
 PREFIX = "/v1"
@@ -23,7 +37,10 @@ MAX_BODY = 2 << 20
 MAX_BATCH = 64 << 20  # of specs in one enqueue: all of them are stored, or none
 MAX_TURN = 256 << 20  # outputs of up to 2 MiB each travel in it
 
-Ref = str | int
+Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]  # of a job, a pool, a fence
+Limit = Annotated[int, Meta(ge=1, le=10_000)]  # rows in one answer
+Seconds = Annotated[float, Meta(ge=0, le=MAX_WAIT_S)]  # of a wait
+Ref = Annotated[str, Meta(min_length=1)] | Number
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
@@ -68,7 +85,7 @@ class Answered(Struct, frozen=True):
 class Wait(Said):
     queues: tuple[str, ...] | None = None  # None: any; none at all: only to be told of a stop or a cancel
     kinds: tuple[Kind, ...] = ("command", "sync", "async")
-    timeout_s: float = 30.0
+    timeout_s: Seconds = 30.0
     seen: int | None = None
     turn: int | None = None  # the last one that was begun: a question that a later one has overtaken is pointless
 
@@ -79,7 +96,7 @@ class Woken(Struct, frozen=True):
 
 
 class Reap(Said):
-    beat: int
+    beat: int  # -1: of a pool that is not known any more
     reason: str | None = None  # how it died, if that is known
 
 
@@ -92,13 +109,13 @@ class Reaped(Struct, frozen=True):
 
 class ClaimAsk(Said):
     queues: tuple[str, ...] | None = None
-    kinds: tuple[Kind, ...] = ("command",)
-    lease_s: float = 60.0
-    name: str = "worker"
+    kinds: Annotated[tuple[Kind, ...], Meta(min_length=1)] = ("command",)
+    lease_s: Annotated[float, Meta(ge=3, le=86_400)] = 60.0
+    name: Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[ -~]+$")] = "worker"
 
 
 class WaitParameter(Said):
-    wait: float = 0.0
+    wait: Seconds = 0.0
 
 
 class Lent(Struct, frozen=True):
@@ -117,8 +134,8 @@ class Claimed(Struct, frozen=True):
 
 
 class Holding(Said):
-    pool: int
-    fence: int
+    pool: Number
+    fence: Number
 
 
 class Still(Struct, frozen=True):
@@ -126,8 +143,8 @@ class Still(Struct, frozen=True):
 
 
 class Complete(Said):
-    pool: int
-    fence: int
+    pool: Number
+    fence: Number
     result: Any = None
     exit_code: int | None = None
     stdout: str = ""
@@ -135,20 +152,20 @@ class Complete(Said):
 
 
 class Fail(Said):
-    pool: int
-    fence: int
+    pool: Number
+    fence: Number
     error: str
     detail: str | None = None
     exit_code: int | None = None
     stdout: str = ""
     stderr: str = ""
     abort: bool = False  # never again: the job is dead
-    retry_after_s: float | None = None
+    retry_after_s: Annotated[float, Meta(ge=0, lt=1e9)] | None = None
 
 
 class SpawnAsk(Said):
-    pool: int
-    fence: int
+    pool: Number
+    fence: Number
     jobs: list[dict[str, Any]]
     relation: Literal["child", "sibling", "after"] = "child"
     after: int | None = None  # how many were spawned before, as the last answer said: so the same twice counts once
@@ -159,8 +176,8 @@ class Spawned(Struct, frozen=True):
 
 
 class OutputAsk(Said):
-    pool: int
-    fence: int
+    pool: Number
+    fence: Number
     stdout: str = ""
     stderr: str = ""
 
@@ -203,9 +220,9 @@ class RemoveAsk(Said):
 
 
 class WaitFor(Said):
-    ids: list[int]
+    ids: list[Number]
     any_of: bool = False
-    timeout_s: float = 30.0
+    timeout_s: Seconds = 30.0
 
 
 class Ended(Struct, frozen=True):
@@ -213,61 +230,51 @@ class Ended(Struct, frozen=True):
 
 
 class JobsQuery(Said):
-    state: tuple[str, ...] = ()
+    state: tuple[State, ...] = ()
     queue: str | None = None
     task: str | None = None
     batch: str | None = None
-    before: int | None = None
-    limit: int = 50
+    before: Number | None = None
+    limit: Limit = 50
 
 
 class TreeQuery(Said):
-    limit: int = 50
-    after: int | None = None
+    limit: Limit = 50
+    after: Number | None = None
 
 
 class EventsQuery(Said):
-    limit: int = 100
+    limit: Limit = 100
 
 
 class PoolEventsQuery(Said):
-    pool: int | None = None
-    after: int = 0
-    limit: int = 100
+    pool: Number | None = None
+    after: Number = 0
+    limit: Limit = 100
 
 
 class OutputQuery(Said):
-    out: int = 0  # bytes of each stream that were read already
-    err: int = 0
-    fence: int | None = None
-
-
-class LiveOutput(Struct, frozen=True):
-    """What a running attempt has written since; `more`: ask again with these places."""
-
-    fence: int
-    stdout: bytes
-    stderr: bytes
-    out: int
-    err: int
+    out: Number = 0  # bytes of each stream that were read already
+    err: Number = 0
+    fence: Number | None = None
 
 
 class StreamQuery(Said):
-    job: tuple[str, ...] = ()
+    job: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(max_length=100)] = ()
 
 
 class Pause(Said):
-    for_s: float | None = None
+    for_s: Annotated[float, Meta(ge=0, lt=1e10)] | None = None
 
 
 class QueueRules(Said):
     serial: bool | UnsetType = UNSET
-    concurrency: int | UnsetType | None = UNSET
-    max_depth: int | UnsetType = UNSET
+    concurrency: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType | None = UNSET
+    max_depth: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
 
 
 class StopPools(Said):
-    pools: list[int]
+    pools: list[Number]
 
 
 class SettingText(Said):

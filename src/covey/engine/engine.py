@@ -20,6 +20,7 @@ from ..errors import InvalidInput, NotFound, Refused, StillStopping
 from ..store.store import Store
 from . import arrivals, duties, reopen, requests
 from .again import repeated
+from .live import Live
 from .loans import Loans
 from .sealing import refuse, writing
 from .spawns import Queues
@@ -30,7 +31,7 @@ from .views import Views
 Ref = str | int
 
 
-class Engine(Loans, Views, Tokens):
+class Engine(Loans, Views, Tokens, Live):
     """Everything that can be asked of one database. Safe to share between threads; not across a fork."""
 
     def __init__(self, store: Store, *, clock: Callable[[], int], rng: Random) -> None:

@@ -8,14 +8,17 @@ import re
 import shutil
 import tempfile
 
-from ..env import alive
+from ..env import alive, boot
 
-NAME = re.compile(r"covey-live-(\d+)-(\d+)")
+
+def _mark() -> str:
+    """Where the pid in a name means something: a container may share the directory, but not the pids."""
+    return f"covey-live-{boot().replace(':', '.')}-"
 
 
 def create(ticks: int) -> str:
     """Named after its pool, so that whoever comes later knows whether it is still used."""
-    path = os.path.join(tempfile.gettempdir(), f"covey-live-{os.getpid()}-{ticks}")
+    path = os.path.join(tempfile.gettempdir(), f"{_mark()}{os.getpid()}-{ticks}")
     os.mkdir(path, 0o700)
     return path
 
@@ -27,9 +30,10 @@ def remove(path: str) -> None:
 
 def sweep() -> None:
     """Those of pools that are gone are gone too."""
+    name = re.compile(re.escape(_mark()) + r"(\d+)-(\d+)")
     with contextlib.suppress(OSError):
         for entry in os.scandir(tempfile.gettempdir()):
-            match = NAME.fullmatch(entry.name)
+            match = name.fullmatch(entry.name)
             if match and not alive(int(match[1]), int(match[2])) and entry.is_dir(follow_symlinks=False):
                 with contextlib.suppress(OSError):
                     if entry.stat(follow_symlinks=False).st_uid == os.getuid():

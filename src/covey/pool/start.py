@@ -19,7 +19,7 @@ from .. import __version__
 from ..core.model import Kind, PoolEvent, PoolInfo, Registered, Turn
 from ..core.ports import Source
 from ..env import boot, failpoint, hostname, start_ticks
-from ..errors import InvalidInput
+from ..errors import CoveyError, InvalidInput
 from ..log import Log, LogFile
 from ..worker import cgroup, family, wire
 from ..worker.main import Setting
@@ -28,6 +28,7 @@ from .care import Parent
 from .forking import Nursery
 from .neighbours import Neighbours
 from .sizing import automatic
+from .tails import Tails
 from .types import Type, Types, plain, typed
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def run(source: Source, options: PoolOptions) -> int:
         finally:
             # Whatever went wrong: what we hand back now may be started elsewhere at once.
             starter.end_processes()
-            source.leave(starter.pool)
+            starter.leave()
             starter.close()
 
 
@@ -95,6 +96,7 @@ class Starter:
         self._registered: Registered | None = None
         self._preload = True
         self._live = ""
+        self._tails: Tails | None = None
         self._own_live = ""  # a directory for live output that we made, because the queue has none for us
         self._exchange: Exchange | None = None
         self._ticks = start_ticks(os.getpid()) or 0
@@ -182,6 +184,8 @@ class Starter:
             parent=self._parent,
             max_memory=options.max_memory,
         )
+        if self._own_live and self._source.is_served:
+            self._tails = Tails(self._source, self._own_live, lambda: self.pool)
         self._log.started(registered.pool, os.getpid(), options.url)
         if options.drain:
             self._exchange.drain()
@@ -250,7 +254,16 @@ class Starter:
         if self._cgroup:
             cgroup.end(self._cgroup)
 
+    def leave(self) -> None:
+        """The pool is forgotten; if the queue is out of reach, the others find out by themselves that it is gone."""
+        try:
+            self._source.leave(self.pool)
+        except (CoveyError, OSError) as error:
+            self._log.not_left(error)
+
     def close(self) -> None:
+        if self._tails:
+            self._tails.close()
         live.remove(self._own_live)
         for end in self._lifeline:
             os.close(end)

@@ -14,7 +14,21 @@ from msgspec.structs import replace
 
 from ..core import check, wire
 from ..core.model import KINDS, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
-from ..core.view import Attempt, Branch, Change, Edit, Event, Filter, JobView, Page, PoolView, QueueView, Status, Why
+from ..core.view import (
+    Attempt,
+    Branch,
+    Change,
+    Edit,
+    Event,
+    Filter,
+    JobView,
+    LiveOutput,
+    Page,
+    PoolView,
+    QueueView,
+    Status,
+    Why,
+)
 from ..core.wire import ENDPOINTS, MSGPACK, Endpoint
 from ..errors import CoveyError, InvalidInput, Refused, TooLarge, Unreachable
 from .polling import Poller
@@ -147,6 +161,9 @@ class Remote:
         reaped: wire.Reaped = self._ask("reap", wire.Reap(beat=beat, reason=reason), pool=pool)
         return reaped.jobs
 
+    def show_output(self, pool: int, job: int, fence: int, stdout: str, stderr: str) -> None:
+        self._ask("write_output", wire.OutputAsk(pool=pool, fence=fence, stdout=stdout, stderr=stderr), ref=job)
+
     def leave(self, pool: int) -> None:
         self._ask("leave", pool=pool)
 
@@ -187,9 +204,9 @@ class Remote:
             if deadline is not None and time.monotonic() >= deadline:
                 return False
 
-    def output(self, ref: Ref, *, fence: int | None = None, out: int = 0, err: int = 0) -> wire.LiveOutput:
+    def output(self, ref: Ref, *, fence: int | None = None, out: int = 0, err: int = 0) -> LiveOutput:
         """What the running attempt has written beyond these places."""
-        live: wire.LiveOutput = self._ask("output", query=wire.OutputQuery(fence=fence, out=out, err=err), ref=ref)
+        live: LiveOutput = self._ask("output", query=wire.OutputQuery(fence=fence, out=out, err=err), ref=ref)
         return live
 
     def cancel(self, refs: Sequence[Ref]) -> list[Change]:

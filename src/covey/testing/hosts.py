@@ -76,15 +76,23 @@ class Host:
         _ip("-n", self._space, "link", "set", "lo", "up")
         _ip("link", "set", self._cable, "master", _name("br"), "up")
 
-    def start(self, yard: Yard, *, count: int = 2, failpoints: Mapping[str, str] | None = None) -> RunningPool:
+    def start(
+        self,
+        yard: Yard,
+        *,
+        url: str | None = None,
+        count: int = 2,
+        failpoints: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> RunningPool:
         """A pool is on its way here, as the host's first process: if that is killed, so is all the rest."""
         space = ["ip", "netns", "exec", self._space, "unshare", "--uts", "--pid", "--fork", "--mount-proc"]
-        pool = [*yard.covey(), "worker", "start", "--db", yard.db, "--count", str(count)]
+        pool = [*yard.covey(), "worker", "start", "--db", url or yard.db, "--count", str(count)]
         named = ["sh", "-c", 'hostname "$0"; exec "$@"', self.name, *pool]
         home = yard.home / self.name  # a disk of its own
         home.mkdir(exist_ok=True)
         armed = ",".join(f"{name}={action}" for name, action in (failpoints or {}).items())
-        environ = {**yard.environ(), "XDG_STATE_HOME": str(home), "COVEY_FAILPOINTS": armed}
+        environ = {**yard.environ(), "XDG_STATE_HOME": str(home), "COVEY_FAILPOINTS": armed, **(environ or {})}
         self._pool = RunningPool(yard, [*space, "--kill-child", *named], environ, home / "pool.log")
         return self._pool
 

@@ -1,11 +1,14 @@
-"""The kill test: clients enqueue, pools work, a killer takes pools, zygotes, workers and clients; then a checker looks.
+"""The kill test: clients enqueue, pools work, a killer takes pools, zygotes and workers; then a checker looks.
+
+With ``served`` clients and pools go through a server, which is killed too and started again in the same place.
 
 Traces are kept outside the queue: what clients were told, what jobs did, and a log that a trigger writes of every
 change of a job's state, so that the checker need not believe the code under test.
 
     python -m covey.testing.kill client DB DIR SEED COUNT [MUTANT]
     python -m covey.testing.kill canceller DB DIR COUNT
-    python -m covey.testing.kill pool DB DIR NAME [MUTANT]
+    python -m covey.testing.kill pool DB NAME [MUTANT]
+    python -m covey.testing.kill server DB PORT [MUTANT]
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,12 +29,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from ..app import Covey
-from ..compose import open_engine
-from ..core.model import ENDED, MAX_INTERRUPTIONS, SHELL, Policy, Spec
+from ..compose import open_client, open_engine
+from ..core.model import ENDED, MAX_INTERRUPTIONS, SHELL, Policy, Reply, Spec, Turn
 from ..engine.engine import Engine
-from ..errors import Refused
+from ..errors import Refused, StoreError
+from ..remote.remote import Remote
 from ..worker import family
 from ..worker.context import Context
+from .pools import free_port
 
 PACE_S = 0.05  # between two enqueues of a client, so that there is always something to kill
 MANY = 1000  # attempts: a job must outlive everything that the killer does
@@ -104,18 +110,30 @@ def _append(path: Path, line: str) -> None:
 
 def client(db: str, directory: str, seed: int, count: int, mutant: str) -> None:
     """Enqueues one by one and in small batches; writes down what it was told, at once."""
-    engine, rng = open_engine(db), random.Random(seed)
+    queue, rng = open_client(db), random.Random(seed)
     acks = Path(directory) / f"acks-{seed}"
     left = count
     while left:
         specs = [_spec(rng, directory) for _ in range(min(left, rng.choice((1, 1, 1, 5, 20))))]
         left -= len(specs)
         if mutant == "early_answer":
-            _answer_before_commit(engine, specs, acks)
+            assert isinstance(queue, Engine)
+            _answer_before_commit(queue, specs, acks)
         else:
-            ids = [each.id for each in engine.enqueue(specs)]
+            ids = _until_answered(queue, specs, f"{seed}-{left}")
             _append(acks, "".join(f"{id}\n" for id in ids))
         time.sleep(rng.uniform(0, PACE_S))
+
+
+def _until_answered(queue: Engine | Remote, specs: list[Spec], request: str) -> list[int]:
+    """What is not answered is sent again under the same name, so that it counts once."""
+    while True:
+        try:
+            return [each.id for each in queue.enqueue(specs, request=request)]
+        except StoreError:
+            if not isinstance(queue, Remote):
+                raise
+            time.sleep(0.1)
 
 
 def canceller(db: str, directory: str, count: int) -> None:
@@ -152,14 +170,48 @@ def _answer_before_commit(engine: Engine, specs: list[Spec], acks: Path) -> None
 def pool(db: str, name: str, mutant: str) -> int:
     from ..pool.start import PoolOptions, run
 
-    engine = open_engine(db)
+    source = open_client(db)
+    if isinstance(source, Engine):
+        plant(source, mutant)
+    elif mutant == "forgetful":
+        _forget_results(source)
+    options = PoolOptions(url=db, count=2, app="covey.testing.kill:app", name=name, quiet=True)
+    return run(source, options)
+
+
+def server(db: str, port: int, mutant: str) -> int:
+    from .. import compose
+    from ..cli import serving
+
+    def open(url: str, **options: bool) -> Engine:
+        engine = open_engine(url, **options)
+        plant(engine, mutant)
+        return engine
+
+    compose.open_engine = open  # type: ignore[assignment]
+    return serving.start(db, hosts=["127.0.0.1"], port=port, names=[], needs_token=False, quiet=True)
+
+
+def plant(engine: Engine, mutant: str) -> None:
     statements = engine.store._sql
     if mutant == "no_fence":
         _without_fence(engine)
     elif mutant == "uncounted":
         statements["claim"] = statements["claim"].replace("attempts = attempts + 1,", "")
-    options = PoolOptions(url=db, count=2, app="covey.testing.kill:app", name=name, quiet=True)
-    return run(engine, options)
+
+
+def _forget_results(source: Remote) -> None:
+    """Mutant: what a turn reported that got no answer is not told again, though the pool believes that it was."""
+    turn = source.turn
+
+    def told(asked: Turn) -> Reply:
+        try:
+            return turn(asked)
+        except StoreError:
+            asked.reports.clear()
+            raise
+
+    source.turn = told  # type: ignore[assignment,method-assign]
 
 
 def _without_fence(engine: Engine) -> None:
@@ -183,8 +235,12 @@ class Torture:
         mutant: str = "",
         limit_s: float = 240,
         url: str | None = None,
+        served: bool = False,
     ) -> None:
         """On a file in that directory, unless ``url`` names another queue."""
+        self._port = free_port("127.0.0.1") if served else 0
+        self._server: subprocess.Popen[bytes] | None = None
+        self._quitters: list[str] = []
         self.directory, self.jobs, self.kills, self.mutant = directory, jobs, kills, mutant
         self.db = url or str(directory / "queue.db")
         self.rng = random.Random(seed)
@@ -194,8 +250,11 @@ class Torture:
         self._wanted_pools = 3
         self._deadline = time.monotonic() + limit_s
         self._resumes: list[subprocess.Popen[bytes]] = []
-        self._environ = os.environ | {"COVEY_KILL_DIR": str(directory), "COVEY_DB": self.db}
-        (directory / "locks").mkdir()
+        for name in ("locks", "temp"):
+            (directory / name).mkdir()
+        # What a killed pool leaves in its temporary directory goes when the next one starts; of the last ones it stays.
+        temp = str(directory / "temp")
+        self._environ = os.environ | {"COVEY_KILL_DIR": str(directory), "COVEY_DB": self.db, "TMPDIR": temp}
 
     def run(self) -> Findings:
         began = time.monotonic()
@@ -205,8 +264,10 @@ class Torture:
         for name, value in (("heartbeat_seconds", "0.3"), ("lock_lease_seconds", "1.5")):
             self.engine.set_setting(name, value)
         try:
+            self._keep_server()
             self._start_clients()
             while self._goes_on():
+                self._keep_server()
                 self._keep_pools()
                 time.sleep(self.rng.uniform(0.02, 0.25))
                 self._kill_one()
@@ -214,7 +275,7 @@ class Torture:
         finally:
             self._stop()
         try:
-            problems = check(self.engine, self.directory)
+            problems = check(self.engine, self.directory) + self._quitters
         finally:
             self.engine.close()
         return Findings(problems, self.counts, self.jobs, self._starts(), time.monotonic() - began)
@@ -229,13 +290,29 @@ class Torture:
             self._clients.append(self._spawn("client", str(self.directory), str(number), str(share)))
         self._canceller = self._spawn("canceller", str(self.directory), str(self.jobs // 6))
 
+    def _keep_server(self) -> None:
+        if self._server is not None and self._server.poll() not in (None, -signal.SIGKILL):
+            said = (self.directory / "server.log").read_text(errors="replace")
+            raise AssertionError(f"the server ended by itself ({self._server.returncode}): {said}")
+        if self._port and (self._server is None or self._server.poll() is not None):
+            self._server = self._spawn("server", str(self._port))
+
     def _keep_pools(self) -> None:
+        ended = [process for process in self._pools if process.poll() is not None]
+        for process in ended:
+            if process.returncode != -signal.SIGKILL and self._has_worked(process.pid):
+                self._quitters.append(f"pool {process.pid} ended by itself ({process.returncode})")
         self._pools = [process for process in self._pools if process.poll() is None]
         while len(self._pools) < self._wanted_pools:
             self._pools.append(self._spawn("pool", f"p{len(self._pools)}"))
 
+    def _has_worked(self, pid: int) -> bool:
+        """A pool that finds no server when it starts may say so and end; later it must go on."""
+        return any(event.text and f"(pid {pid} on" in event.text for event in self.engine.pool_events(limit=1000))
+
     def _spawn(self, role: str, *args: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "covey.testing.kill", role, self.db, *args, self.mutant]
+        way = f"http://127.0.0.1:{self._port}" if self._port and role in ("client", "pool") else self.db
+        command = [sys.executable, "-m", "covey.testing.kill", role, way, *args, self.mutant]
         log = open(self.directory / f"{role}.log", "ab")  # noqa: SIM115
         try:
             return subprocess.Popen(command, env=self._environ, stdout=log, stderr=log)
@@ -246,8 +323,12 @@ class Torture:
         if sum(self.counts.values()) >= self.kills:
             return
         what = self.rng.choice(("pool", "zygote", "worker", "worker", "worker", "stop"))
-        if what in ("pool", "stop"):
-            working = {row[0] for row in self.engine.store.raw(WORKING)}
+        if self._server:  # there is one server and many workers: whoever is easiest to find must not be the only victim
+            what = ("server", what, "pool", what)[sum(self.counts.values()) % 4]
+        working = {row[0] for row in self.engine.store.raw(WORKING)}
+        if what == "server":
+            victims = [self._server.pid] if self._server and len(working) > 1 and self._answers() else []
+        elif what in ("pool", "stop"):
             victims = [process.pid for process in self._pools if process.pid in working]
         else:
             zygotes = {row[0] for row in self.engine.store.raw("select zygote_pid from {pools}")}
@@ -261,6 +342,13 @@ class Torture:
                 family.send([victim], signal.SIGKILL)
             self.counts[what] += 1
 
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self._port), 1).close()
+        except OSError:
+            return False
+        return True
+
     def _pause(self, pid: int) -> None:
         """Stops a pool for longer than its lease, now and then: it comes back stale."""
         if self.counts["stop"] % 5:
@@ -272,6 +360,7 @@ class Torture:
     def _drain(self) -> None:
         """Whatever is left gets done by pools that nobody kills."""
         while time.monotonic() < self._deadline:
+            self._keep_server()
             self._keep_pools()
             counts = self.engine.status().counts
             if not sum(count for state, count in counts.items() if state not in ENDED):
@@ -285,10 +374,13 @@ class Torture:
         self._canceller.kill()
         for process in [*self._pools, *self._clients, self._canceller]:
             try:
-                process.wait(15)
+                process.wait(3 if self.mutant == "forgetful" else 15)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        if self._server:
+            self._server.terminate()
+            self._server.wait()
         for process in self._resumes:
             process.wait()
 
@@ -360,6 +452,9 @@ def main(role: str, db: str, *rest: str) -> int:
         directory, count, _ = rest
         canceller(db, directory, int(count))
         return 0
+    if role == "server":
+        port, mutant = rest
+        return server(db, int(port), mutant)
     name, mutant = rest
     return pool(db, name, mutant)
 

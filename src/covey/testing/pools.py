@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -109,6 +110,74 @@ class RunningPool:
         self.process.wait()
 
 
+class RunningServer:
+    """`covey server` in a session of its own, on a port that it keeps when it is started again."""
+
+    def __init__(
+        self, yard: Yard, *flags: str, host: str = "127.0.0.1", environ: Mapping[str, str] | None = None
+    ) -> None:
+        self._yard, self._flags, self._host, self._environ = yard, flags, host, environ or {}
+        self._log = yard.home / "server.log"
+        self.port = free_port(host)
+        self.url = f"http://{host}:{self.port}"
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        asked = [*self._yard.covey(), "server", "--db", self._yard.db, "--host", self._host]
+        asked += ["--port", str(self.port), *self._flags]
+        with open(self._log, "ab") as file:
+            return subprocess.Popen(
+                asked,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env={**self._yard.environ(), **self._environ},
+                cwd=self._yard.home,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def said(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def started(self, within_s: float = 20) -> RunningServer:
+        """It answers."""
+        until(lambda: self._answers() or self.process.poll() is not None, within_s, "the server answers")
+        assert self.process.poll() is None, self.said()
+        return self
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection((self._host, self.port), 1).close()
+        except OSError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """It is gone as after kill -9."""
+        self.process.kill()
+        self.process.wait()
+
+    def again(self) -> RunningServer:
+        """Another one is on its way, in the same place."""
+        self.process = self._start()
+        return self
+
+    def stop(self) -> int:
+        """Its exit code, once it has stopped."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the server did not stop: {self.said()}") from None
+
+
 class Yard:
     """A queue and the pools that work on it, in a directory. Leaving the block ends them and looks for leftovers."""
 
@@ -126,6 +195,7 @@ class Yard:
         self.db = url or str(home / "queue.db")
         self.engine = open_engine(self.db)
         self.pools: list[RunningPool] = []
+        self.server: RunningServer | None = None
         for name, value in settings.items():
             self.engine.set_setting(name, str(value))
 
@@ -139,11 +209,17 @@ class Yard:
         """Where live output and logs are."""
         return self.engine.store.dialect.side
 
-    # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── a server, and pools ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def serve(self, *flags: str, **options: Any) -> RunningServer:
+        """A server of this queue answers; pools that are started from now on go through it."""
+        self.server = RunningServer(self, *flags, **options).started()
+        return self.server
 
     def pool(
         self,
         *flags: str,
+        url: str | None = None,
         count: int | None = 2,
         app: str | None = None,
         commands_only: bool = False,
@@ -151,9 +227,10 @@ class Yard:
         failpoints: Mapping[str, str] | None = None,
         inherit: Sequence[int] = (),
     ) -> RunningPool:
-        """A pool is on its way."""
+        """A pool is on its way: through the yard's server if there is one, unless ``url`` names another way."""
         app = None if commands_only else app or self._app
-        asked = [*self.covey(), "worker", "start", "--db", self.db, *flags]
+        url = url or (self.server.url if self.server else self.db)
+        asked = [*self.covey(), "worker", "start", "--db", url, *flags]
         asked += ["--count", str(count)] if count is not None else []
         asked += ["--app", app] if app else []
         armed = ",".join(f"{name}={action}" for name, action in (failpoints or {}).items())
@@ -298,6 +375,8 @@ class Yard:
         stuck = [pool for pool in self.pools if pool.process.poll() is None]
         for pool in stuck:
             pool.kill()
+        if self.server:
+            self.server.stop()
         try:
             until(lambda: not self.leftovers(), 2)
         except AssertionError:
@@ -348,6 +427,11 @@ class Watch:
     @property
     def s(self) -> float:
         return time.monotonic() - self._began
+
+
+def free_port(host: str) -> int:
+    with socket.create_server((host, 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 def _alive(pids: list[int]) -> list[int]:

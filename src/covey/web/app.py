@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core import wire
 from ..core.wire import Endpoint
-from ..errors import CoveyError, Unauthorized
+from ..errors import CoveyError, InvalidInput, Unauthorized
 from ..log import Log
 from .desk import Desk, Open
 from .gatekeeper import Gatekeeper, Guest
@@ -71,7 +71,8 @@ class App:
             if endpoint.stream:
                 await self._stream(endpoint, names, request, send)
                 return
-            status, value = 200, await self._answer(endpoint, names, request)
+            value = await self._answer(endpoint, names, request)
+            status = 503 if isinstance(value, wire.Health) and value.status != "ready" else 200
         except Gone:
             return
         except HttpError as error:
@@ -80,9 +81,17 @@ class App:
             status, value = wire.failure_of(error)
             if isinstance(error, Unauthorized):
                 headers = [("www-authenticate", "Bearer")]
+        except OverflowError:
+            status, value = wire.failure_of(InvalidInput("a number is too large; 64 bits are the limit"))
         except Exception as error:
             self._log.broke(request.method, traceback.format_exc())
             status, value = 500, failed("internal", f"the server failed ({type(error).__name__}); its log says more")
+        try:
+            # What is still on its way cannot be told from the next request.
+            if not await request.finish():
+                headers = [*headers, ("connection", "close")]
+        except Gone:
+            return
         await self._send(send, request, status, value, headers)
 
     def _find(self, request: Request) -> tuple[Endpoint, dict[str, str]]:
@@ -90,8 +99,12 @@ class App:
         return route(request.method, request.segments())
 
     async def _call(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> Call:
-        guest = Guest("read") if endpoint.role is None else await self._gatekeeper.admit(request, endpoint)
-        return Call(guest, names, request.query(endpoint.query), await request.body(endpoint))
+        async def admit() -> Guest:
+            return Guest("read") if endpoint.role is None else await self._gatekeeper.admit(request, endpoint)
+
+        guest = await admit()
+        query = request.query(endpoint.query) if endpoint.role is not None else None
+        return Call(guest, names, query, await request.body(endpoint), admit)
 
     async def _answer(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> Any:
         if endpoint.name == "openapi":

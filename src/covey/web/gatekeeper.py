@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import time
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,7 @@ from .desk import Desk
 from .request import HttpError, Request
 
 KNOWN_S = 1.0  # for how long the tokens that were read count: so soon a revoked one is refused
+UNKNOWN_S = 0.1  # how old they may be when somebody comes whom they do not name
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 CONTAINER_NAMES = ("host.docker.internal", "host.containers.internal")
 
@@ -35,7 +37,8 @@ class Guest(Struct, frozen=True):
 class Gatekeeper:
     def __init__(self, desk: Desk, *, names: Iterable[str], is_local: bool, needs_token: bool) -> None:
         self._desk = desk
-        self._names = {name.lower() for name in (*LOCAL_NAMES, *names)} | (set() if is_local else {*CONTAINER_NAMES})
+        self._names = {name.lower() for name in (*LOCAL_NAMES, *names) if name}
+        self._names |= set() if is_local else {*CONTAINER_NAMES}
         self._is_local, self._needs_token = is_local, needs_token
         self._rows: dict[int, tokens.TokenRow] = {}
         self._now = 0
@@ -49,7 +52,7 @@ class Gatekeeper:
             return
         site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
         foreign = origin is not None and origin.partition("://")[2].lower() != request.hosts[0].lower()
-        if site in ("cross-site", "same-site") or foreign:
+        if site not in (None, "same-origin", "none") or foreign:
             raise Forbidden("another site's page may not change anything here")
 
     def _is_ours(self, host: str) -> bool:
@@ -76,24 +79,28 @@ class Gatekeeper:
             return Guest("admin")
         scheme, _, text = said.partition(" ")
         found = tokens.parse(text.strip()) if scheme.lower() == "bearer" else None
-        await self._read()
+        await self._read(KNOWN_S)
         id, secret = found or (0, "")
+        if id and id not in self._rows:  # made a moment ago, perhaps
+            await asyncio.sleep(UNKNOWN_S - (time.monotonic() - self._read_at))
+            await self._read(UNKNOWN_S)
         row = self._rows.get(id)
         verdict = tokens.verdict(row, secret, self._now + int((time.monotonic() - self._read_at) * 1e6))
         if verdict != "ok" or row is None:
             raise Unauthorized(_WORDS.get(verdict, _WORDS["wrong"]))
         return Guest(row.role, row.queues, row.id)
 
-    async def _read(self) -> None:
-        if time.monotonic() - self._read_at < KNOWN_S:
+    async def _read(self, oldest_s: float) -> None:
+        if time.monotonic() - self._read_at < oldest_s:
             return
 
         def read(engine: Engine) -> tuple[list[tokens.TokenRow], int]:
             return engine.token_rows(), engine.clock()
 
+        asked_at = time.monotonic()  # what is read may be as old as the question
         rows, self._now = await self._desk.ask(read)
         self._rows = {row.id: row for row in rows}
-        self._read_at = time.monotonic()
+        self._read_at = asked_at
 
 
 _WORDS = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import resource
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -14,6 +16,14 @@ from .request import failed
 MOST_HEAD = 32 << 10  # bytes of request line and headers
 HEAD_S = 10.0  # for them to arrive
 STUCK_S = 15.0  # a reader that takes nothing for so long is cut
+SPARE = 100  # descriptors that are not for connections
+
+
+@cache
+def most_connections() -> int:
+    """So many that the store and its files still find descriptors."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, soft - SPARE) if soft != resource.RLIM_INFINITY else 1 << 20
 
 
 class Careful(HttpToolsProtocol):
@@ -25,6 +35,9 @@ class Careful(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if len(self.connections) > most_connections():
+            self._refuse(503, "too_many_connections", "too many connections are open; try again soon")
+            return
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -92,6 +105,16 @@ class Careful(HttpToolsProtocol):
         body = msgspec.json.encode(failed(code, message))
         head = f"content-type: {JSON}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
         self.transport.write(STATUS_LINE[status] + head + body)
+        self._cut()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._cut()
+
+    def _cut(self) -> None:
+        """Closed once the last word has been read, or soon: who reads nothing would keep it open for ever."""
+        if self._stuck is None:
+            self._stuck = self.loop.call_later(STUCK_S, self.transport.abort)
         self.transport.close()
 
     @staticmethod

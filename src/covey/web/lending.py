@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,34 +14,26 @@ from ..core.check import check_spec
 from ..core.model import Child, Output, PoolInfo, Spawn
 from ..core.objects import FIELDS, spec_of
 from ..engine.engine import Engine
-from ..errors import InvalidInput, LeaseLost, NotFound
+from ..errors import InvalidInput, NotFound
 from ..worker.output import Capture
-from .live import live_file
 
 if TYPE_CHECKING:
     from .desk import Desk
     from .hub import Hub
 
-LEASE_S = (3.0, 86_400.0)
 AGAIN_S = 1.0  # between two looks while nothing rings
-MOST_LIVE = 4 << 20  # bytes of one stream that are kept while the job runs
 
 
 class Lending:
     def __init__(self, desk: Desk, hub: Hub) -> None:
         self._desk, self._hub = desk, hub
 
-    async def claim(self, ask: wire.ClaimAsk, wait_s: float) -> wire.Lent | None:
+    async def claim(self, ask: wire.ClaimAsk, wait_s: float, admit: Callable[[], Awaitable[Any]]) -> wire.Lent | None:
         """A job, as soon as there is one; None if there was none in time."""
-        if not LEASE_S[0] <= ask.lease_s <= LEASE_S[1]:
-            raise InvalidInput(f"lease_s {ask.lease_s!r}: from {LEASE_S[0]:g} to {LEASE_S[1]:g} seconds")
-        if not ask.kinds:
-            raise InvalidInput("kinds: name at least one of command, sync, async")
-        if not (1 <= len(ask.name) <= 200 and ask.name.isprintable()):
-            raise InvalidInput("name: 1 to 200 printable characters")
         deadline = time.monotonic() + wait_s
         while True:
             seen = self._hub.seen
+            await admit()
             if (lent := await self._desk.ask(lambda engine: _lend(engine, ask))) is not None:
                 return lent
             left_s = deadline - time.monotonic()
@@ -105,8 +98,7 @@ def fail(engine: Engine, job: int, ask: wire.Fail) -> wire.Outcome:
 def _settle(engine: Engine, job: int, ask: wire.Complete | wire.Fail, outcome: Any, **fields: Any) -> wire.Outcome:
     output = _output(engine, job, ask)
     engine.settle(job, ask.pool, ask.fence, outcome, exit_code=ask.exit_code, output=output, **fields)
-    for stream in ("out", "err"):
-        live_file(engine.store.dialect.side, job, ask.fence, stream).remove()
+    engine.hide_output(job, ask.fence)
     try:
         return wire.Outcome(job, engine.job(job).state)
     except NotFound:
@@ -116,9 +108,9 @@ def _settle(engine: Engine, job: int, ask: wire.Complete | wire.Fail, outcome: A
 def _output(engine: Engine, job: int, ask: wire.Complete | wire.Fail) -> Output | None:
     """What was sent while the job ran, and what came with its end."""
     kept = []
-    for stream, last in (("out", ask.stdout), ("err", ask.stderr)):
+    for shown, last in zip(engine.shown_output(job, ask.fence), (ask.stdout, ask.stderr), strict=True):
         capture = Capture()
-        capture.write(live_file(engine.store.dialect.side, job, ask.fence, stream).read())
+        capture.write(shown)
         capture.write(last.encode("utf-8", "replace"))
         kept.append(capture.finish())
     (stdout, out_dropped), (stderr, err_dropped) = kept
@@ -126,9 +118,5 @@ def _output(engine: Engine, job: int, ask: wire.Complete | wire.Fail) -> Output 
 
 
 def write_output(engine: Engine, job: int, ask: wire.OutputAsk) -> wire.Nothing:
-    view = engine.job(job)
-    if view.pool != ask.pool or view.fence not in (ask.fence, ask.fence + 1):
-        raise LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")
-    for stream, text in (("out", ask.stdout), ("err", ask.stderr)):
-        live_file(engine.store.dialect.side, job, ask.fence, stream).append(text.encode("utf-8", "replace"), MOST_LIVE)
+    engine.show_output(ask.pool, job, ask.fence, ask.stdout, ask.stderr)
     return wire.Nothing()

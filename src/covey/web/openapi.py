@@ -10,20 +10,23 @@ import msgspec
 
 from .. import __version__
 from ..core.wire import ENDPOINTS, JSON, MSGPACK, Endpoint, Failed
+from .schemas import PLAIN, QUEUE, bounded, refined
 
-ERRORS = {
+ALWAYS = {
     "400": "What was asked makes no sense.",
-    "401": "A token is needed, or this one is not known.",
     "403": "The token does not allow it, or another site's page asked.",
-    "404": "There is no such thing.",
-    "405": "The path knows other methods.",
-    "408": "The body did not arrive in time.",
-    "409": "It makes sense, but not now.",
+    "408": "The request did not arrive in time.",
     "413": "It is too large.",
-    "415": "The body is written in a way that is not known here.",
     "421": "The server is not called that.",
+    "431": "Request line and headers are too large.",
+}
+CLOSED = {
+    "401": "A token is needed, or this one is not known.",
+    "404": "There is no such thing.",
     "503": "The queue cannot be used right now.",
 }
+CHANGING = {"409": "It makes sense, but not now."}
+TAKING = {"415": "The body is written in a way that is not known here."}
 
 
 @cache
@@ -43,7 +46,7 @@ def document() -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": refined(components),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -60,7 +63,7 @@ def _operation(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any]:
         if part.startswith("{")
     ]
     if endpoint.query is not None:
-        fields = msgspec.json.schema_components([endpoint.query])[1][endpoint.query.__name__]
+        fields = bounded(msgspec.json.schema_components([endpoint.query])[1][endpoint.query.__name__])
         parameters += [
             {"name": name, "in": "query", "required": False, "schema": schema}
             for name, schema in fields["properties"].items()
@@ -77,24 +80,31 @@ def _operation(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any]:
         "operationId": endpoint.name,
         "summary": endpoint.about,
         "parameters": parameters,
-        "responses": {"200": {"description": "Done.", "content": content}} | _failures(named["failed"]),
+        "responses": {"200": {"description": "Done.", "content": content}} | _failures(endpoint, named),
     }
     if endpoint.role is not None:
         operation["security"] = [{"token": []}]
         operation["description"] = f"For tokens of the role {endpoint.role}, or one that includes it."
     if endpoint.takes is not None:
-        schema = named[str(endpoint.takes)]
-        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": schema}}}
+        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": named[str(endpoint.takes)]}}}
     return operation
 
 
 def _name_schema(name: str) -> dict[str, Any]:
-    return {"type": "integer", "minimum": 0} if name == "pool" else {"type": "string", "minLength": 1}
+    if name == "pool":
+        return {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
+    return {"type": "string", "minLength": 1, **(QUEUE if name == "queue" else {"pattern": PLAIN})}
 
 
-def _failures(schema: Any) -> dict[str, Any]:
-    content = {JSON: {"schema": schema}}
-    return {status: {"description": about, "content": content} for status, about in ERRORS.items()}
+def _failures(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any]:
+    said = {JSON: {"schema": named["failed"]}}
+    listed = ALWAYS | (CLOSED if endpoint.role else {})
+    listed |= (CHANGING if endpoint.unsafe else {}) | (TAKING if endpoint.takes else {})
+    found = {status: {"description": about, "content": said} for status, about in sorted(listed.items())}
+    if endpoint.name == "health":
+        unavailable = {JSON: {"schema": named[str(endpoint.gives)]}}
+        found["503"] = {"description": "The queue cannot be used right now.", "content": unavailable}
+    return found
 
 
 @cache

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, get_origin
+from typing import Annotated, Any, get_origin
 from urllib.parse import parse_qs, unquote
 
 import msgspec
 
 from ..core.wire import ENDPOINTS, JSON, MSGPACK, Endpoint, Failed, Failure
 from ..errors import CoveyError, InvalidInput, NotFound
+from .bounds import check_body
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -19,7 +20,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BODY_S = 10.0  # for a body to arrive, and a second more …
 BODY_PACE = 64 << 10  # … for so many bytes of it
-DEEPEST = 100  # levels of lists and objects in a body
+DROPPED = 1 << 20  # bytes of a body that nobody wants which are read all the same, so that the answer arrives
 
 
 class Gone(Exception):
@@ -40,11 +41,14 @@ class Request:
         self.method: str = scope["method"]
         self.headers: dict[str, str] = {}
         self.hosts: list[str] = []
+        self._is_complete = False
         for name, value in scope["headers"]:
             key, text = name.decode("latin-1"), value.decode("latin-1")
             if key == "host":
                 self.hosts.append(text)
-            self.headers[key] = text
+            # What is there twice is no token, no origin and no length that we know.
+            self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+        self._is_hopeless = False  # what is left of the body is too much, too slow, or not on its way
 
     @property
     def speaks(self) -> str:
@@ -55,21 +59,30 @@ class Request:
         """The path in pieces, each decoded on its own: an encoded slash is part of a name."""
         raw: bytes = self._scope.get("raw_path") or self._scope["path"].encode()
         try:
-            return [unquote(part, errors="strict") for part in raw.decode("ascii").split("/")[1:]]
+            names = [unquote(part, errors="strict") for part in raw.decode("ascii").split("/")[1:]]
         except UnicodeDecodeError:
             raise InvalidInput("the path is not UTF-8; encode names with %XX") from None
+        if any("\x00" in name for name in names):
+            raise InvalidInput("a name in the path has a NUL in it; no name has")
+        return names
 
     def query(self, kind: Any) -> Any:
         """The query string as that struct."""
         text: str = self._scope["query_string"].decode("latin-1")
         if kind is None:
+            if text:
+                raise InvalidInput("this path takes no query; what comes after the ? means nothing here")
             return None
         try:
             given = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=1000)
         except (ValueError, UnicodeDecodeError) as error:
             raise InvalidInput(f"the query string cannot be read: {error}") from None
-        types = {field.name: field.type for field in msgspec.structs.fields(kind)}
-        values = {name: each if _is_list(types.get(name)) else each[-1] for name, each in given.items()}
+        lists = {field.name for field in msgspec.structs.fields(kind) if _is_list(field.type)}
+        if any("\x00" in each for texts in given.values() for each in texts):
+            raise InvalidInput("the query string has a NUL in it; no name has")
+        if twice := [name for name, each in given.items() if len(each) > 1 and name not in lists]:
+            raise InvalidInput(f"the query string: {twice[0][:40]!r} is there twice; which one is meant?")
+        values = {name: each if name in lists else each[0] for name, each in given.items()}
         return _converted(values, kind)
 
     async def body(self, endpoint: Endpoint) -> Any:
@@ -85,31 +98,61 @@ class Request:
         else:
             raise HttpError(415, "unsupported_media_type", f"content-type {said!r}: send {JSON} or {MSGPACK}")
         try:
-            return decode(data, type=endpoint.takes)
+            value = decode(data, type=endpoint.takes)
+            check_body(data, value, is_json=said == JSON)
+            return value
         except RecursionError:
             raise InvalidInput("the body is nested too deeply") from None
+        except InvalidInput:
+            raise
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError, OverflowError) as error:
             raise InvalidInput(f"the body is not what {endpoint.name} takes: {error}") from None
 
     async def _read(self, limit: int) -> bytes:
-        length = self.headers.get("content-length")
-        if length is not None and (not length.isdecimal() or int(length) > limit):
+        if self._length() > limit:
+            self._is_hopeless = True
             raise _too_large(limit)
         parts = bytearray()
         began = time.monotonic()
-        while True:
-            left_s = began + BODY_S + len(parts) / BODY_PACE - time.monotonic()
-            try:
-                message = await asyncio.wait_for(self._receive(), max(0.0, left_s))
-            except TimeoutError:
-                raise HttpError(408, "too_slow", "the body did not arrive in time", [("connection", "close")]) from None
-            if message["type"] == "http.disconnect":
-                raise Gone
-            parts += message.get("body", b"")
+        while not self._is_complete:
+            parts += await self._part(began + BODY_S + len(parts) / BODY_PACE)
             if len(parts) > limit:
+                self._is_hopeless = True
                 raise _too_large(limit)
-            if not message.get("more_body"):
-                return bytes(parts)
+        return bytes(parts)
+
+    async def finish(self) -> bool:
+        """Whether all of the request is here, so that another can follow. What nobody wants of it is dropped."""
+        if self._is_hopeless or self._is_complete:
+            return self._is_complete
+        if self._length() == 0 and "transfer-encoding" not in self.headers:
+            return True
+        if "expect" in self.headers or self._length() > DROPPED:
+            return False
+        dropped, until = 0, time.monotonic() + BODY_S
+        try:
+            while not self._is_complete and dropped <= DROPPED:
+                dropped += len(await self._part(until))
+        except HttpError:
+            return False
+        return self._is_complete
+
+    async def _part(self, until: float) -> bytes:
+        try:
+            message = await asyncio.wait_for(self._receive(), max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            self._is_hopeless = True
+            raise HttpError(408, "too_slow", "the body did not arrive in time") from None
+        if message["type"] == "http.disconnect":
+            raise Gone
+        self._is_complete = not message.get("more_body")
+        part: bytes = message.get("body", b"")
+        return part
+
+    def _length(self) -> int:
+        """What the body says of itself; 0 if it says nothing."""
+        text = self.headers.get("content-length", "0")
+        return int(text) if text.isdecimal() and len(text) < 19 else 1 << 62
 
     async def gone(self) -> None:
         """Returns when who asked has hung up."""
@@ -118,12 +161,11 @@ class Request:
 
 
 def _too_large(limit: int) -> HttpError:
-    # What is still on its way cannot be told from the next request.
-    return HttpError(413, "too_large", f"the body is over the limit of {limit:,} bytes", [("connection", "close")])
+    return HttpError(413, "too_large", f"the body is over the limit of {limit:,} bytes")
 
 
 def _is_list(kind: Any) -> bool:
-    return get_origin(kind) in (tuple, list)
+    return get_origin(kind.__origin__ if get_origin(kind) is Annotated else kind) in (tuple, list)
 
 
 def _converted(values: Any, kind: Any) -> Any:
@@ -156,7 +198,7 @@ def route(method: str, segments: list[str]) -> tuple[Endpoint, dict[str, str]]:
             elif part != segment:
                 break
         else:
-            if endpoint.method == wanted:
+            if endpoint.method == wanted and not (endpoint.stream and method == "HEAD"):
                 return endpoint, names
             allowed.append(endpoint.method)
     if allowed:

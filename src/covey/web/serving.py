@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import resource
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -110,6 +111,8 @@ def serve(
 ) -> None:
     """Serves until INT or TERM, then answers what is under way and returns."""
     hosts = [each.getsockname()[0] for each in sockets]
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each pool that waits has a connection
 
     async def run() -> None:
         app = App(open, log, names=(*hosts, *names), is_local=is_loopback(hosts), needs_token=needs_token)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from ..core import wire
 from ..core.model import ENDED
 from ..engine.engine import Engine
-from ..errors import Forbidden, NotFound
+from ..errors import CoveyError, Forbidden, NotFound
 from .request import Gone, HttpError, Request, Send
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ class Streams:
         if len(self._open) >= MOST:
             raise HttpError(503, "too_many_streams", f"{MOST} streams are open already; close one first")
         query: wire.StreamQuery = call.query
-        if len(query.job) > 100:
-            raise HttpError(400, "invalid_input", "job: at most 100 in one stream")
         if not query.job and call.guest.queues is not None:
             raise Forbidden("a token for some queues only follows single jobs: ?job=ID")
         task = asyncio.current_task()
@@ -56,9 +55,14 @@ class Streams:
     async def _run(self, call: Call, request: Request, send: Send, first: dict[str, Any]) -> None:
         leaving = asyncio.ensure_future(request.gone())
         try:
-            async for chunk in self._events(call, first, leaving):
-                await asyncio.wait_for(send({"type": "http.response.body", "body": chunk, "more_body": True}), STUCK_S)
+            async with aclosing(self._events(call, first, leaving)) as events:
+                async for chunk in events:
+                    part = {"type": "http.response.body", "body": chunk, "more_body": True}
+                    await asyncio.wait_for(send(part), STUCK_S)
             await send({"type": "http.response.body", "body": b""})
+        except CoveyError as error:  # the token was revoked, or the queue cannot be used: the answer has begun already
+            said = msgspec.json.encode(wire.failure_of(error)[1])
+            await send({"type": "http.response.body", "body": b"event: error\ndata: " + said + b"\n\n"})
         except TimeoutError:
             raise Gone from None
         except asyncio.CancelledError:
@@ -66,7 +70,7 @@ class Streams:
         finally:
             leaving.cancel()
 
-    async def _events(self, call: Call, found: dict[str, Any], leaving: asyncio.Future[None]) -> AsyncIterator[bytes]:
+    async def _events(self, call: Call, found: dict[str, Any], leaving: asyncio.Future[None]) -> AsyncGenerator[bytes]:
         shown: dict[str, bytes] = {}
         with self._hub.pulse() as changed:
             quiet_s = 0.0
@@ -88,6 +92,7 @@ class Streams:
                 pulse.cancel()
                 changed.clear()
                 await asyncio.wait((leaving,), timeout=PACE_S)
+                await call.admit()
                 found = await self._look(call, known=found)
 
     async def _look(self, call: Call, known: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -13,20 +13,23 @@ from msgspec.structs import replace
 
 from .. import __version__, env
 from ..core import wire
-from ..core.model import PoolInfo, Registered, Turn
+from ..core.model import Registered
 from ..core.objects import FIELDS, spec_of
-from ..core.view import Filter, JobView
+from ..core.view import Branch, Filter, JobView, LiveOutput
 from ..engine.engine import Engine
 from ..errors import Forbidden, InvalidInput, NotFound
 from . import lending
+from .bounds import check_pool, check_turn
 from .desk import Desk
 from .gatekeeper import Guest
 from .hub import Hub
 from .lending import Lending
-from .live import read_live
 from .turning import Turner
 
-LONGEST_LIMIT = 10_000
+HEALTH_S = 5.0  # a store that takes longer cannot be used
+
+
+MOST_SHOWN = 10_000  # runs whose live files are remembered
 
 
 class Call(Struct):
@@ -36,6 +39,7 @@ class Call(Struct):
     names: dict[str, str]
     query: Any
     body: Any
+    admit: Callable[[], Awaitable[Guest]]  # whoever has waited must still be somebody who may
 
     @property
     def pool(self) -> int:
@@ -58,6 +62,7 @@ class Verbs:
         self._desk, self._turner, self._hub = desk, turner, hub
         self._lending = Lending(desk, hub)
         self._queues: dict[int, tuple[str, ...] | None] = {}  # pools that a token for some queues only has registered
+        self._shown: set[tuple[int, int]] = set()  # runs elsewhere that have sent output
         self._coroutines: dict[str, Callable[[Call], Awaitable[Any]]] = {
             "register": self._register,
             "turn": self._turn,
@@ -65,6 +70,8 @@ class Verbs:
             "leave": self._leave,
             "claim": self._claim,
             "wait_for": self._wait_for,
+            "write_output": self._write_output,
+            "health": self._health,
         }
 
     async def answer(self, endpoint: wire.Endpoint, call: Call) -> Any:
@@ -76,8 +83,9 @@ class Verbs:
     # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _register(self, call: Call) -> Registered:
-        info: PoolInfo = call.body
+        info = check_pool(call.body)
         _check_queues(call.guest, info.queues)
+        _check_queues(call.guest, info.types or ())
         registered = await self._desk.ask(lambda engine: engine.register(info))
         if call.guest.queues is not None:
             self._queues[registered.pool] = info.queues
@@ -85,7 +93,7 @@ class Verbs:
         return registered if info.boot == env.boot() else replace(registered, live="")
 
     async def _turn(self, call: Call) -> wire.Answered:
-        turn: Turn = call.body
+        turn = check_turn(call.body)
         if turn.pool != call.pool:
             raise InvalidInput(f"the turn of pool {turn.pool} was sent as one of pool {call.pool}")
         if call.guest.queues is not None:
@@ -97,13 +105,19 @@ class Verbs:
         seen = self._hub.seen  # before the turn looks: what rings from now on it may not see
         self._hub.awake(turn.pool, turn.number)
         self._hub.heard(turn.pool)
-        return wire.Answered(await self._turner.turn(turn), seen)
+        reply = await self._turner.turn(turn)
+        if ended := [(report.id, report.fence) for report in turn.reports if (report.id, report.fence) in self._shown]:
+            self._shown.difference_update(ended)
+            await self._desk.ask(lambda engine: _hide(engine, ended))
+        return wire.Answered(reply, seen)
 
     async def _wait(self, call: Call) -> wire.Woken:
         body: wire.Wait = call.body
         await self._check_pool(call)
-        seconds = _seconds(body.timeout_s)
-        changed = await self._hub.wait(call.pool, body.queues, body.kinds, seconds, body.seen, body.turn)
+        queues = call.guest.queues if body.queues is None else body.queues
+        _check_queues(call.guest, queues)
+        changed = await self._hub.wait(call.pool, queues, body.kinds, body.timeout_s, body.seen, body.turn)
+        await call.admit()
         return wire.Woken(changed, self._hub.seen)
 
     async def _leave(self, call: Call) -> wire.Nothing:
@@ -130,20 +144,26 @@ class Verbs:
     async def _claim(self, call: Call) -> wire.Claimed:
         ask: wire.ClaimAsk = call.body
         _check_queues(call.guest, ask.queues)
-        return wire.Claimed(await self._lending.claim(ask, _seconds(call.query.wait)))
+        return wire.Claimed(await self._lending.claim(ask, call.query.wait, call.admit))
+
+    async def _write_output(self, call: Call) -> wire.Nothing:
+        await self._desk.ask(lambda engine: _write_output(engine, call))
+        if len(self._shown) >= MOST_SHOWN:
+            self._shown.clear()  # their files go with the next sweep
+        self._shown.add((number(call.names["ref"], "job"), call.body.fence))
+        return wire.Nothing()
 
     # ── waiting for jobs ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _wait_for(self, call: Call) -> wire.Ended:
         body: wire.WaitFor = call.body
         open_ids = list(dict.fromkeys(body.ids))
-        if any(not -(1 << 63) <= id < 1 << 63 for id in open_ids):
-            raise InvalidInput("ids: numbers of jobs are needed")
         if call.guest.queues is not None:
             await self._desk.ask(lambda engine: check_jobs(engine, call.guest, open_ids))
-        deadline = time.monotonic() + _seconds(body.timeout_s)
+        deadline = time.monotonic() + body.timeout_s
         while True:
             with self._hub.watch(open_ids) as rung:
+                await call.admit()
                 ended = await self._desk.ask(lambda engine, ids=open_ids: engine.ended(ids))  # type: ignore[misc]
                 open_ids = [id for id in open_ids if id not in ended]
                 if not open_ids or (body.any_of and ended):
@@ -152,6 +172,16 @@ class Verbs:
                 if left_s <= 0 or self._hub.dismissed:
                     return wire.Ended(False)
                 await asyncio.wait([rung], timeout=left_s)
+
+    # ── the server itself ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _health(self, call: Call) -> wire.Health:
+        """Ready or not, and soon: why it is not is nothing for everybody's ears."""
+        try:
+            await asyncio.wait_for(self._desk.ask(lambda engine: engine.stored_settings()), HEALTH_S)
+        except Exception:
+            return wire.Health("unavailable", __version__)
+        return wire.Health("ready", __version__)
 
 
 # ── queues that a token allows ──────────────────────────────────────────────────────────────────────────────────────
@@ -178,18 +208,6 @@ def seen_job(engine: Engine, guest: Guest, ref: wire.Ref) -> JobView:
     if not guest.may_see(view.queue):
         raise NotFound(f"no job {ref!r}; `covey list` shows what there is")
     return view
-
-
-def _seconds(value: float) -> float:
-    if not 0 <= value <= wire.MAX_WAIT_S:  # NaN is not between anything
-        raise InvalidInput(f"a time from 0 to {wire.MAX_WAIT_S:g} seconds is needed, not {value!r}")
-    return value
-
-
-def check_limit(limit: int) -> int:
-    if not 1 <= limit <= LONGEST_LIMIT:
-        raise InvalidInput(f"limit {limit}: from 1 to {LONGEST_LIMIT:,}")
-    return limit
 
 
 # ── the verbs that only ask the engine ──────────────────────────────────────────────────────────────────────────────
@@ -243,10 +261,6 @@ def _jobs(engine: Engine, call: Call) -> Any:
 
 
 def _find(engine: Engine, guest: Guest, wanted: Filter) -> Any:
-    if wanted.before is not None and not -(1 << 63) <= wanted.before < 1 << 63:
-        raise InvalidInput("before: the number of a job is needed")
-    if any(not -(1 << 63) <= id < 1 << 63 for id in wanted.ids or ()):
-        raise InvalidInput("ids: numbers of jobs are needed")
     if guest.queues is not None:
         if wanted.queue is None and len(guest.queues) == 1:
             wanted = replace(wanted, queue=guest.queues[0])
@@ -275,8 +289,6 @@ def _about_job(look: Callable[[Engine, str, Any], Any]) -> Verb:
 def _lent(act: Callable[[Engine, int, Any], Any]) -> Verb:
     def verb(engine: Engine, call: Call) -> Any:
         job = number(call.names["ref"], "job")
-        if max(call.body.pool, call.body.fence) >= 1 << 63 or min(call.body.pool, call.body.fence) < 0:
-            raise InvalidInput("pool and fence: as they were in the answer to the claim")
         if call.guest.queues is not None:
             seen_job(engine, call.guest, job)
             if isinstance(call.body, wire.SpawnAsk):
@@ -286,6 +298,15 @@ def _lent(act: Callable[[Engine, int, Any], Any]) -> Verb:
     return verb
 
 
+def _tree(engine: Engine, call: Call) -> Branch:
+    """A child may be of another queue than its parent: then it is none of the asker's business."""
+    ref = call.names["ref"]
+    seen_job(engine, call.guest, ref)
+    branch = engine.tree(ref, call.query.limit, call.query.after)
+    branch.children = [child for child in branch.children if call.guest.may_see(child.queue)]
+    return branch
+
+
 def _edit(engine: Engine, call: Call) -> Any:
     check_jobs(engine, call.guest, [call.names["ref"]])
     if isinstance(call.body.queue, str):
@@ -293,10 +314,8 @@ def _edit(engine: Engine, call: Call) -> Any:
     return engine.edit(call.names["ref"], call.body)
 
 
-def _output(engine: Engine, ref: str, query: wire.OutputQuery) -> wire.LiveOutput:
-    view = engine.job(ref)
-    fence = view.fence if query.fence is None else query.fence
-    return read_live(engine.store.dialect.side, view.id, fence, query.out, query.err)
+def _output(engine: Engine, ref: str, query: wire.OutputQuery) -> LiveOutput:
+    return engine.output(ref, fence=query.fence, out=query.out, err=query.err)
 
 
 def _queues(engine: Engine, call: Call) -> Any:
@@ -325,9 +344,7 @@ def _resume(engine: Engine, call: Call) -> wire.Nothing:
 
 def _pool_events(engine: Engine, call: Call) -> Any:
     query: wire.PoolEventsQuery = call.query
-    if any(not -(1 << 63) <= each < 1 << 63 for each in (query.pool or 0, query.after)):
-        raise InvalidInput("pool and after: numbers of pools and events are needed")
-    return engine.pool_events(query.pool, after=query.after, limit=check_limit(query.limit))
+    return engine.pool_events(query.pool, after=query.after, limit=query.limit)
 
 
 def _stop_pools(engine: Engine, call: Call) -> wire.Nothing:
@@ -339,8 +356,6 @@ def _stop_pools(engine: Engine, call: Call) -> wire.Nothing:
 
 
 def _reap(engine: Engine, call: Call) -> wire.Reaped:
-    if not -(1 << 63) <= call.body.beat < 1 << 63:
-        raise InvalidInput("beat: the number of a beat is needed")
     return wire.Reaped(engine.reap(call.pool, call.body.beat, call.body.reason))
 
 
@@ -353,22 +368,23 @@ def _unset_setting(engine: Engine, call: Call) -> wire.SettingValue:
     return wire.SettingValue(name, engine.settings()[name])
 
 
-def _health(engine: Engine, call: Call) -> wire.Health:
-    engine.stored_settings()
-    return wire.Health("ready", __version__)
+def _hide(engine: Engine, runs: Iterable[tuple[int, int]]) -> None:
+    for run in runs:
+        engine.hide_output(*run)
 
+
+_write_output = _lent(lending.write_output)
 
 VERBS: dict[str, Verb] = {
-    "health": _health,
     "server": _server,
-    "lost_pools": lambda engine, call: engine.pools(),
-    "orphaned_pools": lambda engine, call: engine.orphaned_pools(),
+    # Who works for some queues only judges nobody: other pools' hosts are none of its business, and the server watches.
+    "lost_pools": lambda engine, call: engine.pools() if call.guest.queues is None else [],
+    "orphaned_pools": lambda engine, call: engine.orphaned_pools() if call.guest.queues is None else [],
     "reap": _reap,
     "heartbeat": _lent(lending.heartbeat),
     "complete": _lent(lending.complete),
     "fail": _lent(lending.fail),
     "spawn": _lent(lending.spawn),
-    "write_output": _lent(lending.write_output),
     "enqueue": _enqueue,
     "enqueue_jobs": _enqueue_jobs,
     "list_jobs": _list_jobs,
@@ -381,9 +397,9 @@ VERBS: dict[str, Verb] = {
     "history": _about_job(lambda engine, ref, _: engine.history(ref)),
     "output": _about_job(_output),
     "why": _about_job(lambda engine, ref, _: engine.why(ref)),
-    "events": _about_job(lambda engine, ref, query: engine.events(ref, check_limit(query.limit))),
-    "tree": _about_job(lambda engine, ref, query: engine.tree(ref, query.limit, query.after)),
-    "all_events": lambda engine, call: engine.events(None, check_limit(call.query.limit)),
+    "events": _about_job(lambda engine, ref, query: engine.events(ref, query.limit)),
+    "tree": _tree,
+    "all_events": lambda engine, call: engine.events(None, call.query.limit),
     "status": lambda engine, call: engine.status(),
     "queues": _queues,
     "set_queue": _set_queue,

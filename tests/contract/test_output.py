@@ -1,0 +1,39 @@
+"""Client.output and Source.show_output: what a running job writes, wherever it runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from covey.engine.engine import Engine
+from covey.errors import LeaseLost, NotFound
+from covey.testing import HandPool, command
+
+
+def test_what_is_shown_of_a_run_can_be_followed_from_any_place(engine: Engine, pool: HandPool, backend: str) -> None:
+    engine.enqueue([command()])
+    claim = pool.claim_one()
+    assert engine.output(claim.id).stdout == b""
+    engine.show_output(pool.id, claim.id, claim.fence, "one\n", "")
+    engine.show_output(pool.id, claim.id, claim.fence, "zwölf\n", "oops\n")
+    found = engine.output(claim.id, fence=claim.fence)
+    if backend == "memory":  # a queue in memory keeps no files
+        assert (found.stdout, found.stderr) == (b"", b"")
+        return
+    assert (found.stdout, found.stderr) == ("one\nzwölf\n".encode(), b"oops\n")
+    rest = engine.output(claim.id, out=4, err=found.err)
+    assert (rest.stdout, rest.stderr, rest.out) == ("zwölf\n".encode(), b"", found.out)
+
+
+def test_only_who_has_the_run_may_show_something_of_it(engine: Engine, pool: HandPool) -> None:
+    engine.enqueue([command()])
+    claim = pool.claim_one()
+    other = HandPool(engine)
+    for wrong in ((other.id, claim.id, claim.fence), (pool.id, claim.id, claim.fence + 1)):
+        with pytest.raises(LeaseLost):
+            engine.show_output(*wrong, "stranger", "")
+    with pytest.raises(NotFound):
+        engine.show_output(pool.id, 999, 1, "stranger", "")
+    pool.succeed(claim)
+    with pytest.raises(LeaseLost):
+        engine.show_output(pool.id, claim.id, claim.fence, "late", "")
+    assert engine.output(claim.id, fence=claim.fence).stdout == b""

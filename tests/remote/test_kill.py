@@ -1,0 +1,42 @@
+"""Random kills of servers, pools, zygotes and workers while clients enqueue over HTTP; and bugs that must be found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from covey.testing.kill import Torture
+from covey.testing.postgres import Given, Server
+
+
+@pytest.fixture(params=["file", "postgres"])
+def queue(request: pytest.FixtureRequest) -> Iterator[str | None]:
+    """The URL of an empty queue; None for a file in the test's own directory."""
+    if request.param == "file":
+        yield None
+        return
+    server: Server | Given = request.getfixturevalue("server")
+    schema = f"served_{os.getpid()}"
+    yield server.url(schema)
+    with server.admin() as db:
+        db.execute(f"drop schema if exists {schema} cascade".encode())
+
+
+def test_nothing_is_lost_doubled_or_stranded_when_servers_and_pools_are_killed(
+    tmp_path: Path, queue: str | None, proof: Callable[[int, int], int]
+) -> None:
+    jobs, kills = proof(60, 2000), proof(8, 200)
+    torture = Torture(tmp_path, jobs=jobs, kills=kills, seed=proof(7, 8), url=queue, served=True, limit_s=300)
+    found = torture.run()
+    print(f"{dict(found.kills)} killed, {found.jobs} jobs, {found.starts} starts, {found.seconds:.0f} s")
+    assert found.problems == []
+    assert found.kills.total() == torture.kills
+    assert min(found.kills["server"], found.kills["pool"]) > 1
+
+
+def test_a_pool_that_forgets_what_it_told_a_server_that_died_is_found(tmp_path: Path) -> None:
+    found = Torture(tmp_path, jobs=60, kills=6, seed=7, served=True, mutant="forgetful", limit_s=7).run()
+    assert any("stranded: job" in problem for problem in found.problems), found.problems[:5]

@@ -1,0 +1,174 @@
+"""A81: a token for some queues neither sees nor changes, claims from or spawns into another one, by any route."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from covey.core.model import Report, Turn
+from covey.core.wire import ENDPOINTS
+from covey.testing.factories import child, command, pool_info
+
+from .house import CLOSED, House
+
+HARMLESS = {
+    "server": "says whose server it is",
+    "settings": "settings are those of the whole",
+    "lost_pools": "empty",
+    "orphaned_pools": "empty",
+    "queues": "without the other one",
+    "wait": "asked for a pool of the other queue",
+}
+
+
+@pytest.fixture
+def limited(guarded: House) -> dict[str, str]:
+    return {role: guarded.token(role, "own") for role in ("read", "client", "worker")}
+
+
+def test_a81_every_example_of_the_other_queue_is_refused(guarded: House, limited: dict[str, str]) -> None:
+    """The same requests succeed for the own queue, with the same tokens."""
+    before = guarded.version()
+    tried = 0
+    for endpoint in CLOSED:
+        role = {"read": "read", "client": "client", "worker": "worker"}.get(endpoint.role or "")
+        if role is None:
+            continue
+        said = guarded.visit(endpoint, "other", token=limited[role])
+        if endpoint.name in HARMLESS and said.status == 200:
+            assert b"other" not in said.body, endpoint.name
+            continue
+        assert said.status in (403, 404), (endpoint.name, said)
+        tried += 1
+    assert tried > 25
+    assert guarded.version() == before, "something was written"
+
+
+def test_what_is_refused_for_the_other_queue_is_granted_for_the_own_one(
+    guarded: House, limited: dict[str, str]
+) -> None:
+    for endpoint in CLOSED:
+        if endpoint.role != "admin" and endpoint.scoped:
+            guarded.furnish()
+            said = guarded.visit(endpoint, "own", token=limited[str(endpoint.role)])
+            assert said.status == 200, (endpoint.name, said)
+
+
+def test_nothing_is_listed_of_another_queue(guarded: House, limited: dict[str, str]) -> None:
+    def ids(said: Any) -> set[int]:
+        return {job["id"] for job in said.json["jobs"]}
+
+    own = {guarded.jobs["own"][0], guarded.waiting["own"], guarded.ended["own"]}
+    everything = [*own, guarded.jobs["other"][0], guarded.waiting["other"]]
+    read = limited["read"]
+    assert ids(guarded.ask("GET", "/v1/jobs", token=read)) == own
+    assert ids(guarded.ask("POST", "/v1/jobs/find", {"ids": everything}, token=read)) == own
+    assert guarded.ask("GET", "/v1/jobs?queue=other", token=read).status == 403
+    two = guarded.token("read", "own", "third")
+    assert guarded.ask("GET", "/v1/jobs", token=two).status == 403
+    names = [queue["name"] for queue in guarded.ask("GET", "/v1/queues", token=read).json]
+    assert names == ["own"]
+    assert guarded.ask("GET", "/v1/stream", token=read).status == 403
+    mixed = f"/v1/stream?job={guarded.jobs['own'][0]}&job={guarded.jobs['other'][0]}"
+    assert guarded.ask("GET", mixed, token=read).status == 404
+    assert guarded.ask("POST", "/v1/jobs/wait", {"ids": everything, "timeout_s": 0}, token=read).status == 404
+
+
+def test_one_strange_job_among_many_spoils_the_change(guarded: House, limited: dict[str, str]) -> None:
+    refs = [guarded.waiting["own"], guarded.waiting["other"]]
+    for verb in ("cancel", "retry", "remove"):
+        assert guarded.ask("POST", f"/v1/jobs/{verb}", {"refs": refs}, token=limited["client"]).status == 404
+    assert [guarded.engine.job(ref).state for ref in refs] == ["pending", "pending"]
+
+
+def test_a_job_cannot_be_moved_into_another_queue_or_out_of_it(guarded: House, limited: dict[str, str]) -> None:
+    client = limited["client"]
+    assert guarded.ask("PATCH", f"/v1/jobs/{guarded.waiting['own']}", {"queue": "other"}, token=client).status == 403
+    assert guarded.ask("PATCH", f"/v1/jobs/{guarded.waiting['other']}", {"queue": "own"}, token=client).status == 404
+    assert guarded.engine.job(guarded.waiting["own"]).queue == "own"
+
+
+def test_a_child_in_another_queue_is_not_shown(guarded: House, limited: dict[str, str]) -> None:
+    job, pool, fence = guarded.jobs["own"]
+    turn = Turn(pool=pool, database_id=guarded.engine.database_id, number=2)
+    turn.reports = [Report(job, fence, "success", spawned=[child(queue="own"), child(queue="other")])]
+    guarded.engine.turn(turn)
+    seen = guarded.ask("GET", f"/v1/jobs/{job}/tree", token=limited["read"]).json
+    assert [each["queue"] for each in seen["children"]] == ["own"]
+    assert len(guarded.ask("GET", f"/v1/jobs/{job}/tree", token=guarded.token("read")).json["children"]) == 2
+
+
+def test_no_way_to_claim_from_another_queue(guarded: House, limited: dict[str, str]) -> None:
+    worker = limited["worker"]
+    _, foreign, _ = guarded.jobs["other"]
+    info = msgspec.to_builtins(pool_info(queues=("own",)))
+    for wrong in ({"queues": None}, {"queues": ["other"]}, {"queues": ["own", "other"]}, {"types": {"other": 1}}):
+        assert guarded.ask("POST", "/v1/pools", info | wrong, token=worker).status == 403, wrong
+    pool = guarded.ask("POST", "/v1/pools", info, token=worker).json["pool"]
+    turn = {"pool": pool, "database_id": guarded.engine.database_id, "number": 1}
+    for queues in (None, ["other"], ["own", "other"]):
+        want = {"queues": queues, "places": {"command": 1}, "limit": 1}
+        said = guarded.ask("POST", f"/v1/pools/{pool}/turn", turn | {"wants": [want]}, token=worker)
+        assert said.status == 403, queues
+        assert guarded.ask("POST", "/v1/jobs/claim", {"queues": queues}, token=worker).status == 403
+    for path in (f"/v1/pools/{foreign}/leave", f"/v1/pools/{foreign}/wait", f"/v1/pools/{foreign}/turn"):
+        body = {"leave": None, "wait": {"timeout_s": 0}}.get(
+            path.rsplit("/")[-1], turn | {"pool": foreign, "number": 2}
+        )
+        assert guarded.ask("POST", path, body, token=worker).status == 403, path
+    waits = {"queues": ["other"], "timeout_s": 0}
+    assert guarded.ask("POST", f"/v1/pools/{pool}/wait", waits, token=worker).status == 403
+    assert guarded.engine.job(guarded.waiting["other"]).state == "pending"
+
+
+def test_a_pool_of_one_queue_cannot_report_a_job_of_another(guarded: House, limited: dict[str, str]) -> None:
+    worker = limited["worker"]
+    pool = guarded.ask("POST", "/v1/pools", msgspec.to_builtins(pool_info(queues=("own",))), token=worker).json["pool"]
+    job, _, fence = guarded.jobs["other"]
+    turn = {"pool": pool, "database_id": guarded.engine.database_id, "number": 1}
+    for report in ([job, fence, "success"], [job, fence, "gone"], [job, fence - 1, "gone"]):
+        said = guarded.ask("POST", f"/v1/pools/{pool}/turn", turn | {"reports": [report]}, token=worker)
+        assert said.status == 200
+        assert [each[0] for each in said.json["reply"]["refused"]] == [report[0]]
+        turn["number"] += 1
+    pending = guarded.waiting["other"]
+    assert guarded.ask("POST", f"/v1/pools/{pool}/turn", turn | {"reports": [[pending, 0, "abort"]]}, token=worker)
+    assert [guarded.engine.job(each).state for each in (job, pending)] == ["processing", "pending"]
+
+
+def test_no_way_to_enqueue_or_spawn_into_another_queue(guarded: House, limited: dict[str, str]) -> None:
+    client, worker = limited["client"], limited["worker"]
+    before = guarded.version()
+    for jobs in ([{"command": "true"}], [{"command": "true", "queue": "own"}, {"command": "true", "queue": "other"}]):
+        assert guarded.ask("POST", "/v1/jobs", {"jobs": jobs}, token=client).status == 403
+    specs = [msgspec.to_builtins(command(queue=queue)) for queue in ("own", "other")]
+    assert guarded.ask("POST", "/v1/jobs/specs", {"specs": specs}, token=client).status == 403
+    job, pool, fence = guarded.jobs["own"]
+    asked = {"pool": pool, "fence": fence, "jobs": [{"command": "true", "queue": "other"}]}
+    for relation in ("child", "sibling", "after"):
+        said = guarded.ask("POST", f"/v1/jobs/{job}/spawn", asked | {"relation": relation}, token=worker)
+        assert said.status == 403
+    spawn = ["child", msgspec.to_builtins(command()), "other"]
+    report = [job, fence, "success", *[None] * 10, [spawn]]
+    turn = {"pool": pool, "database_id": guarded.engine.database_id, "number": 2, "reports": [report]}
+    said = guarded.ask("POST", f"/v1/pools/{pool}/turn", turn, token=worker)
+    assert (said.status, said.code) == (403, "forbidden"), said
+    assert guarded.version() == before
+
+
+def test_two_clients_do_not_get_each_others_answers(guarded: House) -> None:
+    body = {"jobs": [{"command": "true", "queue": "own"}], "request": "mine"}
+    tokens = [guarded.token("client"), guarded.token("client")]
+    made = [guarded.ask("POST", "/v1/jobs", body, token=token).json for token in (*tokens, *tokens)]
+    assert made[0] != made[1]
+    assert made[2:] == made[:2]
+
+
+def test_scoped_routes_are_those_that_look_at_queues() -> None:
+    """Whoever adds a route must decide; those that show the whole are for tokens of the whole."""
+    assert {each.name for each in CLOSED if not each.scoped} == {
+        "reap", "all_events", "status", "pool_views", "pool_events", "stop_pools", "set_setting", "unset_setting",
+    }  # fmt: skip
+    assert ENDPOINTS["stream"].scoped
