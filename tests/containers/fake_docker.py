@@ -43,7 +43,8 @@ def main(args: list[str]) -> int:
         case "ps":
             wanted = [label.removeprefix("label=") for label in options.get("--filter", [])]
             for box in _boxes():
-                if all(label in _meta(box)["labels"] for label in wanted):
+                runs = (box / "pid").exists() and not (box / "exit").exists()
+                if ("--all" in options or runs) and all(label in _meta(box)["labels"] for label in wanted):
                     print(box.name)
         case "inspect":
             return max([_inspect(name) for name in words], default=0)

@@ -222,6 +222,13 @@ def test_a_second_signal_ends_a_container_that_does_not_listen(dock: Dock) -> No
     assert told(dock, job) == ["its pool was lost: its container was removed when its supervisor was stopped"]
 
 
+def test_a_supervisor_that_breaks_while_containers_start_removes_them_all_the_same(dock: Dock) -> None:
+    pool = dock.start("--worker", "default=2", failpoints={"containers.ticked": "raise"})
+    assert pool.ended() != 0
+    assert len(dock.calls("run")) == 2
+    assert dock.containers() == []
+
+
 def test_drain_ends_when_nothing_is_left_to_do(dock: Dock) -> None:
     ids = dock.yard.shells(["true"] * 5)
     pool = dock.start("--worker", "default=2", "--drain")

@@ -164,12 +164,12 @@ class Supervisor:
         self._log.supervises(self._pool, os.getpid(), self._options.image, self._options.server)
         self._selector.register(signals, selectors.EVENT_READ, self._on_signal)
         self._selector.register(self._bell, selectors.EVENT_READ, self._on_bell)
-        failpoint("containers.started")
         while not self._finished():
             for key, _ in self._selector.select(self._patience()):
                 key.data(key.fileobj)
             self._collect()
             self._tick()
+            failpoint("containers.ticked")
         return 1 if self._had_to_cut or self._berths.nobody else 0
 
     def _finished(self) -> bool:
