@@ -254,8 +254,8 @@ def test_dead_letters_are_a_warning(covey: CommandLine, engine: Engine) -> None:
     pool.fail(pool.claim_one())
     done = covey("status", "--json")
     assert (done.code, done.err, done.json["health"]) == (1, "", "warning")
-    assert done.json["findings"] == [{"level": "warning", "text": "1 dead letters", "advice": "`covey dlq list`"}]
-    assert done.json["notes"] == ["1 dead letters; `covey dlq list`"]
+    assert done.json["findings"] == [{"level": "warning", "text": "1 dead letter", "advice": "`covey dlq list`"}]
+    assert done.json["notes"] == ["1 dead letter; `covey dlq list`"]
 
 
 def test_waiting_jobs_that_nobody_would_run_are_a_warning(engine: Engine) -> None:

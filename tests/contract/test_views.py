@@ -104,7 +104,7 @@ def test_status_warns_of_what_a_person_should_know(engine: Engine, clock: FakeCl
     engine.resume("a")
     pool = HandPool(engine)
     pool.fail(pool.claim_one())
-    assert "1 dead letters" in " ".join(engine.status().notes)
+    assert "1 dead letter" in " ".join(engine.status().notes)
     clock.advance(31)
     assert "pools are gone" in " ".join(engine.status().notes)
 
