@@ -97,7 +97,10 @@ class Verbs:
         seen = self._hub.seen  # before the turn looks: what rings from now on it may not see
         self._hub.awake(turn.pool, turn.number)
         self._hub.heard(turn.pool)
-        return wire.Answered(await self._turner.turn(turn), seen)
+        reply = await self._turner.turn(turn)
+        if reply.next_due_at is not None:
+            self._hub.expect((reply.next_due_at - reply.now) / 1e6)
+        return wire.Answered(reply, seen)
 
     async def _wait(self, call: Call) -> wire.Woken:
         body: wire.Wait = call.body
