@@ -18,12 +18,13 @@ APP = "zoo:app"
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A module's STORES names the databases that its tests run on in `make test`; `make proof` runs all on both.
 
-    COVEY_TEST_STORES=postgres (or file,postgres) overrules the modules.
+    COVEY_TEST_STORES=postgres (or file,postgres,http) overrules the modules. http: a file behind a server, and pools
+    that know only the server.
     """
     if "store" in metafunc.fixturenames:
         stores = getattr(metafunc.module, "STORES", ("file",))
         if os.environ.get("COVEY_PROOF") == "full":
-            stores = ("file", "postgres")
+            stores = ("file", "postgres", "http")
         if chosen := os.environ.get("COVEY_TEST_STORES"):
             stores = tuple(chosen.split(","))
         if metafunc.definition.get_closest_marker("file_only"):
@@ -34,7 +35,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="module")
 def new_queue(store: str, request: pytest.FixtureRequest) -> Iterator[Callable[[], str | None]]:
     """The URL of an empty queue in the server, None for a file in the yard's own directory."""
-    if store == "file":
+    if store in ("file", "http"):
         yield lambda: None
         return
     server: Server | Given = request.getfixturevalue("server")
@@ -51,7 +52,7 @@ def new_queue(store: str, request: pytest.FixtureRequest) -> Iterator[Callable[[
 
 
 @pytest.fixture
-def make_yard(tmp_path: Path, new_queue: Callable[[], str | None]) -> Iterator[Callable[..., Yard]]:
+def make_yard(tmp_path: Path, store: str, new_queue: Callable[[], str | None]) -> Iterator[Callable[..., Yard]]:
     """Makes a queue with these settings; several have nothing to do with each other."""
     yards: list[Yard] = []
 
@@ -59,6 +60,8 @@ def make_yard(tmp_path: Path, new_queue: Callable[[], str | None]) -> Iterator[C
         home = tmp_path / f"yard-{len(yards)}"
         home.mkdir()
         yards.append(Yard(home, url=new_queue(), app=APP, path=[HERE], **settings))
+        if store == "http":
+            yards[-1].serve()
         return yards[-1]
 
     yield make
@@ -73,9 +76,11 @@ def yard(make_yard: Callable[..., Yard]) -> Yard:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, new_queue: Callable[[], str | None]) -> Iterator[Yard]:
+def shared(tmp_path_factory: pytest.TempPathFactory, store: str, new_queue: Callable[[], str | None]) -> Iterator[Yard]:
     """One queue with one pool of two workers for all tests of a file that do the pool no harm."""
     with Yard(tmp_path_factory.mktemp("shared"), url=new_queue(), app=APP, path=[HERE]) as yard:
+        if store == "http":
+            yard.serve()
         yard.pool(count=2).started()
         yard.ends(yard.shell("true"), within_s=20)
         yield yard

@@ -56,6 +56,8 @@ class Hub:
         self._beating: set[int] = set()
         self._watched: dict[asyncio.Future[None], tuple[int, ...]] = {}  # who waits for jobs to end
         self._pulses: set[asyncio.Event] = set()  # who wants to know of any change
+        self._timer: asyncio.TimerHandle | None = None  # when what a turn saw coming is due
+        self._work_ear: Listener | None = None
         self.dismissed = False
         self._closed = threading.Event()
         self._ears: list[Listener] = []
@@ -87,6 +89,21 @@ class Hub:
         self._turns[pool] = max(turn, self._turns.get(pool, 0))
         for waiter in [waiter for waiter in self._waiters if waiter.pool == pool]:
             self._answer(waiter, False)
+
+    def expect(self, due_s: float) -> None:
+        """A turn has seen that something is due so soon: a look comes then, even if nobody rings."""
+        at = self._loop.time() + max(0.0, due_s)
+        if due_s >= LOOK_S or (self._timer is not None and self._timer.when() <= at):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at, self._look_now)
+
+    def _look_now(self) -> None:
+        self._timer = None
+        if (ear := self._work_ear) is not None:
+            with contextlib.suppress(OSError):  # it is just being closed
+                ear.wake()
 
     def left(self, pool: int) -> None:
         """The pool is not known any more."""
@@ -235,7 +252,7 @@ class Hub:
         return True
 
     def _watch_work(self, engine: Engine) -> None:
-        ear = self._listen(engine, "pool")
+        self._work_ear = ear = self._listen(engine, "pool")
         left_s = LOOK_S
         try:
             while not self._closed.is_set():
@@ -250,6 +267,7 @@ class Hub:
                     if found.due_at is not None and found.due_at <= found.now:
                         left_s = 0.05  # whoever was woken for it needs a moment
         finally:
+            self._work_ear = None
             self._drop(ear)
 
     def _watch_ends(self, engine: Engine) -> None:

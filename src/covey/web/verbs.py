@@ -109,6 +109,8 @@ class Verbs:
         if ended := [(report.id, report.fence) for report in turn.reports if (report.id, report.fence) in self._shown]:
             self._shown.difference_update(ended)
             await self._desk.ask(lambda engine: _hide(engine, ended))
+        if reply.next_due_at is not None:
+            self._hub.expect((reply.next_due_at - reply.now) / 1e6)
         return wire.Answered(reply, seen)
 
     async def _wait(self, call: Call) -> wire.Woken:

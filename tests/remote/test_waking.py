@@ -1,0 +1,270 @@
+"""Who waits at a server is woken when there is something to do: at once by the bell, within a second without it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from covey.core import wire
+from covey.engine.engine import Engine
+from covey.remote.remote import Remote
+from covey.testing import HandPool, child, command, pool_info, until
+from covey.testing.pools import Watch
+from covey.testing.serving import Served
+from covey.web import hub
+
+BOTH = pytest.mark.parametrize("backend", ["file", "postgres"], indirect=True)
+AT_ONCE_S = 0.7  # less than the second after which a look would have found it anyway
+
+
+class Waiting:
+    """A pool driven by hand that waits in a thread of its own."""
+
+    def __init__(self, remote: Remote, threads: ThreadPoolExecutor, **fields: Any) -> None:
+        self.remote, self._threads = remote, threads
+        self.pool = HandPool(remote, pool_info(**fields))
+
+    def wait(self, queues: tuple[str, ...] | None = None, timeout_s: float = 20, **more: Any) -> Future[float | None]:
+        """When the wait was over because something changed; None if nothing did."""
+
+        def waits() -> float | None:
+            return time.monotonic() if self.remote.wait(self.pool.id, queues, timeout_s, **more) else None
+
+        return self._threads.submit(waits)
+
+
+@pytest.fixture(params=["file", "postgres"] if os.environ.get("COVEY_PROOF") == "full" else ["file"])
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(100) as threads:
+        yield threads
+
+
+@pytest.fixture(autouse=True)
+def looks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server never looks by itself, so that whoever was not woken sleeps on; except where that is the point."""
+    if "without_a_bell" not in request.node.name:
+        monkeypatch.setattr(hub, "LOOK_S", 60.0)
+
+
+@pytest.fixture
+def make(connect: Callable[[], Remote], threads: ThreadPoolExecutor) -> Callable[..., Waiting]:
+    return lambda **fields: Waiting(connect(), threads, **fields)
+
+
+@pytest.fixture
+def waiting(served: Served) -> Callable[[int], None]:
+    """Returns once so many wait at the server."""
+    return lambda count: until(lambda: len(served.app._hub._waiters) == count, 10, f"{count} wait") and None
+
+
+Make = Callable[..., Waiting]
+Wait = Callable[[int], None]
+
+
+@BOTH
+def test_p73_a_job_that_another_process_writes_into_the_database_wakes_a_waiter_at_once(
+    engine: Engine, make: Make, waiting: Wait, url: str
+) -> None:
+    waiter = make()
+    waiter.pool.turn()
+    woken = waiter.wait()
+    waiting(1)
+    program = "import sys,time; from covey.compose import open_engine; from covey.testing import command\n"
+    program += "open_engine(sys.argv[1]).enqueue([command()]); print(time.monotonic())"
+    told = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, check=True)
+    at = woken.result(20)
+    assert at is not None
+    assert at - float(told.stdout) < AT_ONCE_S
+    assert waiter.pool.claim_one()
+
+
+def test_without_a_bell_a_waiter_is_woken_within_a_second(
+    engine: Engine, make: Make, waiting: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiter = make()
+    waiter.pool.turn()
+    woken = waiter.wait()
+    waiting(1)
+    monkeypatch.setattr(engine.store.dialect, "ring", lambda *_: None)
+    watch = Watch()
+    engine.enqueue([command()])
+    at = woken.result(20)
+    assert at is not None
+    assert watch.s < hub.LOOK_S + AT_ONCE_S
+
+
+def test_a_hundred_waiters_and_a_hundred_jobs_nobody_misses(
+    engine: Engine, make: Make, waiting: Wait, proof: Callable[[int, int], int]
+) -> None:
+    waiters = [make(name=f"w{n}") for n in range(100)]
+    for waiter in waiters:
+        waiter.pool.turn()
+    for _ in range(proof(1, 10)):
+        woken = [waiter.wait() for waiter in waiters]
+        waiting(100)
+        watch = Watch()
+        engine.enqueue([command() for _ in range(100)])
+        assert all(each.result(20) for each in woken)
+        print(f"all of them were awake after {watch.s:.3f} s")
+        claims = [claim for waiter in waiters for claim in waiter.pool.claim(1)]
+        assert len({claim.id for claim in claims}) == 100
+        for waiter, claim in zip(waiters, claims, strict=True):
+            waiter.pool.succeed(claim)
+
+
+def test_one_job_wakes_one_of_them(engine: Engine, make: Make, waiting: Wait, served: Served) -> None:
+    waiters = [make(name=f"w{n}") for n in range(10)]
+    for waiter in waiters:
+        waiter.pool.turn()
+    woken = [waiter.wait(timeout_s=1.5) for waiter in waiters]
+    waiting(10)
+    engine.enqueue([command()])
+    until(lambda: any(each.done() for each in woken), 5)
+    (first,) = [waiter for waiter, each in zip(waiters, woken, strict=True) if each.done()]
+    first.pool.claim_one()
+    assert sum(each.result(20) is not None for each in woken) == 1
+
+
+@BOTH
+def test_a_job_between_the_turn_and_the_wait_is_not_slept_through(engine: Engine, make: Make, served: Served) -> None:
+    """Round after round, whenever the bell is heard: before the wait, in the same moment, after it."""
+    waiter = make()
+    assert waiter.pool.claim(1) == []
+    seen = served.app._hub.seen
+    engine.enqueue([command()])
+    until(lambda: served.app._hub.seen != seen, 5)
+    watch = Watch()
+    assert waiter.wait().result(20)
+    assert watch.s < 5
+    waiter.pool.succeed(waiter.pool.claim_one())
+    for n in range(40):
+        assert waiter.pool.claim(1) == []
+        writer = threading.Timer(n * 0.0003, engine.enqueue, [[command()]])
+        writer.start()
+        assert waiter.wait(timeout_s=10).result(20)
+        writer.join()
+        waiter.pool.succeed(until(lambda: waiter.pool.claim(1), 5)[0])
+
+
+def test_a_full_pool_takes_no_wake_up_from_an_idle_one(engine: Engine, make: Make, waiting: Wait) -> None:
+    """Neither one without a free place, nor one that has none for this kind or queue."""
+    others = [make(name=f"other{n}") for n in range(3)]
+    idle = make(name="idle")
+    for waiter in (*others, idle):
+        waiter.pool.turn()
+    asleep = [others[0].wait(queues=(), timeout_s=2), others[1].wait(kinds=("async",), timeout_s=2)]
+    asleep.append(others[2].wait(queues=("mail",), timeout_s=2))
+    waiting(3)
+    woken = idle.wait()
+    waiting(4)
+    watch = Watch()
+    engine.enqueue([command()])
+    assert woken.result(20)
+    assert watch.s < AT_ONCE_S
+    idle.pool.claim_one()
+    assert [each.result(20) for each in asleep] == [None, None, None]
+
+
+def test_a_wait_that_a_turn_has_overtaken_is_over(engine: Engine, make: Make, waiting: Wait, served: Served) -> None:
+    """The question "I am full" that arrives after the turn that made room must not be the one that is waited on."""
+    waiter = make()
+    waiter.pool.turn()
+    waiter.pool.turn()
+    watch = Watch()
+    answer = waiter.remote._ask("wait", wire.Wait(queues=(), timeout_s=20, turn=1), pool=waiter.pool.id)
+    assert not answer.changed
+    assert watch.s < 5
+    woken = waiter.wait()
+    waiting(1)
+    engine.enqueue([command()])
+    assert woken.result(20)
+
+
+@pytest.mark.parametrize("what", ["stop", "cancel", "reaped"])
+@pytest.mark.parametrize("full", [False, True])
+def test_a_waiting_pool_is_told_promptly(engine: Engine, make: Make, waiting: Wait, what: str, full: bool) -> None:
+    (job,) = engine.enqueue([command()])
+    waiter = make()
+    claim = waiter.pool.claim_one()
+    woken = waiter.wait(queues=() if full else None)
+    waiting(1)
+    watch = Watch()
+    match what:
+        case "stop":
+            engine.stop_pools([waiter.pool.id])
+        case "cancel":
+            engine.cancel([job.id])
+        case "reaped":
+            waiter.pool.lose(engine)
+    assert woken.result(20)
+    print(f"{watch.s:.3f} s")
+    assert watch.s < (2.5 if what == "reaped" else AT_ONCE_S)  # the next beat finds out
+    reply = waiter.pool.beat(claim)
+    assert (reply.stop, bool(reply.cancels), reply.lost) == (what == "stop", what == "cancel", what == "reaped")
+    if what != "reaped":  # told once is enough
+        assert waiter.wait(queues=(), timeout_s=1.3).result(20) is None
+
+
+def test_what_is_due_wakes_one_with_a_free_place(engine: Engine, make: Make, waiting: Wait) -> None:
+    full, idle = make(name="full"), make(name="idle")
+    for waiter in (full, idle):
+        waiter.pool.turn()
+    asleep = full.wait(queues=(), timeout_s=1.4)
+    waiting(1)
+    woken = idle.wait()
+    waiting(2)
+    watch = Watch()
+    engine.enqueue([command(delay_s=0.4)])
+    assert woken.result(20)
+    assert 0.3 < watch.s < 0.4 + AT_ONCE_S
+    assert idle.pool.claim_one()
+    assert asleep.result(20) is None
+
+
+def test_the_end_of_a_tree_s_time_reaches_the_pool_that_runs_it_even_if_it_is_full(
+    engine: Engine, make: Make, waiting: Wait
+) -> None:
+    engine.enqueue([command(tree_timeout_s=0.8)])
+    watch, waiter = Watch(), make()
+    waiter.pool.spawn(waiter.pool.claim_one(), child())
+    claim = waiter.pool.claim_one()
+    while not waiter.wait(queues=(), timeout_s=5).result(20) or not waiter.pool.beat(claim).cancels:
+        assert watch.s < 5, "it was not told"
+    assert 0.7 < watch.s < 0.8 + AT_ONCE_S
+
+
+def test_a_failed_job_s_second_try_wakes_a_waiter(engine: Engine, make: Make, waiting: Wait) -> None:
+    engine.enqueue([command(max_attempts=2, backoff_base=1, backoff_cap_s=0.3, jitter=False)])
+    waiter = make()
+    waiter.pool.fail(waiter.pool.claim_one())
+    watch = Watch()
+    assert waiter.wait().result(20)
+    assert watch.s < 0.3 + AT_ONCE_S
+    assert waiter.pool.claim_one().attempt == 2
+
+
+def test_children_wake_a_waiter(engine: Engine, make: Make, waiting: Wait, connect: Callable[[], Remote]) -> None:
+    engine.enqueue([command()])
+    parent, waiter = HandPool(connect()), make()
+    claim = parent.claim_one()
+    waiter.pool.turn()
+    woken = waiter.wait()
+    waiting(1)
+    parent.spawn(claim, child())
+    watch = Watch()
+    assert woken.result(20)
+    assert watch.s < AT_ONCE_S
+    assert waiter.pool.claim_one()
