@@ -194,14 +194,16 @@ class Enqueue(Said):
     """Specs as Covey's own clients make them."""
 
     specs: list[Spec]
-    request: str | None = None
+    request: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
 
 
 class EnqueueJobs(Said):
     """Jobs as people write them: the objects that `covey enqueue` takes, one or many; all are stored or none is."""
 
     jobs: list[dict[str, Any]]
-    request: str | None = None  # the same again within an hour returns the same answer and stores nothing
+    request: Annotated[str, Meta(min_length=1, max_length=200)] | None = (
+        None  # the same again within an hour returns the same answer and stores nothing
+    )
 
 
 class Refs(Said):

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from .. import __version__
+from ..config import SETTINGS
 from ..core.wire import ENDPOINTS, JSON, MSGPACK, Endpoint, Failed
 from .schemas import PLAIN, QUEUE, bounded, refined
 
@@ -93,6 +94,8 @@ def _operation(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any]:
 def _name_schema(name: str) -> dict[str, Any]:
     if name == "pool":
         return {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
+    if name == "name":
+        return {"enum": list(SETTINGS)}
     return {"type": "string", "minLength": 1, **(QUEUE if name == "queue" else {"pattern": PLAIN})}
 
 

@@ -188,6 +188,7 @@ def route(method: str, segments: list[str]) -> tuple[Endpoint, dict[str, str]]:
     """The endpoint for a path, and the names in it. NotFound, or 405 with what is allowed."""
     wanted = "GET" if method == "HEAD" else method
     allowed: list[str] = []
+    known = ""
     for parts, endpoint in _ROUTES:
         if len(parts) != len(segments):
             continue
@@ -200,7 +201,9 @@ def route(method: str, segments: list[str]) -> tuple[Endpoint, dict[str, str]]:
         else:
             if endpoint.method == wanted and not (endpoint.stream and method == "HEAD"):
                 return endpoint, names
-            allowed.append(endpoint.method)
+            if not allowed or endpoint.path == known:  # what is named most exactly says what it knows
+                known = endpoint.path
+                allowed.append(endpoint.method)
     if allowed:
         raise HttpError(
             405, "method_not_allowed", f"{method} is not for this path", [("allow", ", ".join(sorted(set(allowed))))]

@@ -58,6 +58,8 @@ BOUNDS: dict[str, dict[str, Schema]] = {
     "WorkerState": {"started_at": INSTANT, "busy_since": INSTANT},
     "PoolEvent": {"at": INSTANT},
     "Filter": {"limit": {"minimum": 1, "maximum": 10_000}},
+    "Enqueue": {"request": _text(200)},
+    "EnqueueJobs": {"request": _text(200)},
     "Edit": {"priority": PRIORITY, "queue": QUEUE, "run_at": INSTANT, "max_attempts": ATTEMPTS},
 }
 
