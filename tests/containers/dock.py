@@ -51,7 +51,7 @@ class Dock:
         self, *flags: str, server: tuple[str, ...] = SERVER, failpoints: dict[str, str] | None = None
     ) -> RunningPool:
         """A supervisor is on its way."""
-        words = ("--executor", "docker", "--image", "img", *server, *flags)
+        words = ("--executor", "docker", "--image", "img", "--grace", "0.3", *server, *flags)
         return self.yard.pool(*words, count=None, commands_only=True, environ=self.environ, failpoints=failpoints)
 
     def refused(self, *flags: str) -> str:

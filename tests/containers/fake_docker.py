@@ -14,6 +14,7 @@ import contextlib
 import ctypes
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -130,6 +131,7 @@ def _run(options: dict[str, list[str]], words: list[str]) -> int:
     for mount in options.get("--mount", []):
         parts = dict(part.partition("=")[::2] for part in mount.split(","))
         command = [parts["source"] if word == parts["target"] else word for word in command]
+    (box / "tmp").mkdir()  # what it leaves there goes with it
     with open(box / "log", "wb") as log:
         subprocess.Popen(
             [sys.executable, __file__, "--shim", str(box), *command],
@@ -137,6 +139,7 @@ def _run(options: dict[str, list[str]], words: list[str]) -> int:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            env=os.environ | {"TMPDIR": str(box / "tmp")},
         )
     while not (box / "pid").exists():
         time.sleep(0.005)
@@ -207,9 +210,7 @@ def _remove(name: str) -> int:
         _send(box, signal.SIGKILL)
         time.sleep(0.005)
     try:
-        for file in box.iterdir():
-            file.unlink()
-        box.rmdir()
+        shutil.rmtree(box)
     except OSError:
         return _refuse(f"Error: removal of container {name} is already in progress")
     return 0

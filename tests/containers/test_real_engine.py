@@ -44,7 +44,18 @@ def yard(docker: RealEngine, tmp_path: Path) -> Iterator[HarbourYard]:
 
 
 def supervise(yard: HarbourYard, *flags: str) -> RunningPool:
-    words = ("--executor", "docker", "--image", IMAGE, "--memory", "256M", *yard.docker.mounts(), *flags)
+    words = (
+        "--executor",
+        "docker",
+        "--image",
+        IMAGE,
+        "--memory",
+        "256M",
+        "--grace",
+        "0.3",
+        *yard.docker.mounts(),
+        *flags,
+    )
     pool = yard.pool(*words, count=None)
     until(lambda: " workers in " in pool.said() or pool.process.poll() is not None, 60, "the containers start")
     assert "failed" not in pool.said(), pool.said()
