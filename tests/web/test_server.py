@@ -81,7 +81,7 @@ def somebody(say: bytes | None) -> Iterator[int]:
         ),
         (b'HTTP/1.1 200 OK\r\n\r\n{"hello": 1}', "another program answers there"),
         (None, "something that does not speak HTTP has it"),
-        (b"SSH-2.0-OpenSSH\r\n", "something that does not speak HTTP has it"),
+        (b"SSH-2.0-OpenSSH\r\n", "another program answers there"),
     ],
 )
 def test_a_taken_port_names_who_answers_there(tmp_path: Path, say: bytes | None, who: str) -> None:
@@ -210,7 +210,7 @@ def test_a87_a_token_is_nowhere_but_in_its_owners_hands(tmp_path: Path) -> None:
         pool = subprocess.Popen(
             [sys.executable, "-m", "covey", "worker", "start", "--db", server.url, "--count", "1"],
             cwd=tmp_path,
-            env={**os.environ, "COVEY_TOKEN_FILE": str(tmp_path / "token")},
+            env={**os.environ, "COVEY_TOKEN_FILE": str(tmp_path / "token"), "TMPDIR": str(tmp_path)},
             stdout=subprocess.DEVNULL,
             stderr=(tmp_path / "pool.log").open("wb"),
         )

@@ -40,6 +40,8 @@ def bind(hosts: Sequence[str], port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     try:
         for host in hosts:
+            if not host.strip():
+                raise InvalidInput("--host: an address is needed; 0.0.0.0 listens everywhere")  # and "" would, too
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             try:
                 # Named as TCP, or asyncio leaves Nagle's algorithm on: 40 ms for every answer in two parts.
