@@ -58,7 +58,8 @@ def _facts(pool: PoolView, alive: bool) -> Iterator[tuple[str, object]]:
     yield "state", render.state(state)
     yield "serves", types or f"{queues}, {pool.count} at a time" if pool.count else "through its containers"
     yield "app", pool.app
-    yield "where", f"pid {pool.pid} on {pool.host}, last seen {span(pool.beat_age_s)} ago"
+    place = f"pid {pool.pid} on {pool.host}" if pool.pid else "one job at a time, over HTTP"
+    yield "where", f"{place}, last seen {span(pool.beat_age_s)} ago"
     yield "log", pool.log
     if not alive:
         yield "holds", f"{pool.held} jobs; `covey worker reap` or the next pool hands them back"

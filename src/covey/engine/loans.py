@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ..core.model import Claim, Held, Kind, Outcome, PoolInfo, Report, Row, Spawn, Turn, Want
+from ..core.model import Claim, Held, Kind, Outcome, PoolInfo, Report, Row, Spawn, Turn, Want, WorkerState
 from ..errors import LeaseLost, Refused
 from ..store.store import Store
 from .again import repeated
@@ -33,7 +33,14 @@ class Loans(Turns):
         if not claims:
             self.leave(pool)
             return None
-        return pool, claims[0]
+        (claim,) = claims
+        now = self.clock()
+        busy = WorkerState(
+            info.name, claim.kind, "busy", None, None, now, job_id=claim.id, fence=claim.fence, busy_since=now
+        )
+        held = [Held(claim.id, claim.fence)]
+        self.turn(Turn(pool=pool, database_id=self.database_id, number=2, held=held, workers=[busy]))
+        return pool, claim
 
     def renew(self, job: int, pool: int, fence: int) -> bool:
         """The lease begins anew; whether the job was cancelled meanwhile. LeaseLost if it is somebody else's by now."""
