@@ -24,6 +24,7 @@ MEASURES = (
     "gate",
     "postgres",
     "remote",
+    "containers",
 )
 
 
