@@ -101,10 +101,10 @@ def test_a86_slow_senders_are_cut_and_hold_nobody_up(quick: int, proof: Callable
     count, patience_s = int(proof(60, 500)), proof(8.0, 15.0)
     slow = [connected(quick, b"GET /health HTTP/1.1\r\nHost: loc") for _ in range(count)]
     begun = [
-        head("POST", "/v1/jobs/find", "Content-Length: 1000"),
+        head("POST", "/v1/jobs/find", "Content-Length: 1000000"),
         head("POST", "/v1/jobs/find", "Transfer-Encoding: chunked"),
-        head("POST", "/nowhere", "Content-Length: 1000"),  # refused, but its body is still on the way
-        head("GET", "/docs", "Content-Length: 1000"),
+        head("POST", "/nowhere", "Content-Length: 1000000"),  # refused, but its body is still on the way
+        head("GET", "/docs", "Content-Length: 1000000"),
     ]
     slow += [connected(quick, begun[number % len(begun)]) for number in range(count)]
     try:
