@@ -64,6 +64,8 @@ def who_answers(host: str, port: int) -> str:
                 answer += more
     except OSError:
         return "something that does not speak HTTP has it"
+    if not answer.startswith(b"HTTP/"):
+        return "something that does not speak HTTP has it"
     body = answer.partition(b"\r\n\r\n")[2]
     try:
         said = msgspec.json.decode(body)
