@@ -14,6 +14,11 @@ from covey.core.view import JobView
 from covey.testing import until
 from covey.testing.pools import RunningPool, Watch, Yard, gone
 
+SERVED = (
+    "test_a_running_job_that_is_cancelled_stops_and_can_be_retried",
+    "test_a_time_out_is_a_failure_like_any_other_and_is_retried",
+)
+
 KINDS = pytest.mark.parametrize("kind", ["command", "sync", "async"])
 
 

@@ -19,6 +19,12 @@ from covey.core.view import JobView
 from covey.testing.pools import Yard, gone
 from covey.testing.until import until
 
+SERVED = (
+    "test_a_function_spawns_and_its_join_makes_the_result",
+    "test_a_command_spawns_through_its_file_or_by_covey_spawn",
+    "test_a41_a_parent_killed_after_k_of_n_spawns_has_exactly_n_children_after_its_retry",
+)
+
 HERE = Path(__file__).parent
 STORES = ("file", "postgres")
 SOON = {"backoff_base": 1.0, "backoff_cap_s": 0.01}
