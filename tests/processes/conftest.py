@@ -17,18 +17,25 @@ APP = "zoo:app"
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A module's STORES names the databases that its tests run on in `make test`; `make proof` runs all on both.
+    A module
+       with SERVED runs in `make proof` through a server too; the tests that it names do so in `make test`.
 
-    COVEY_TEST_STORES=postgres (or file,postgres,http) overrules the modules. http: a file behind a server, and pools
-    that know only the server.
+       COVEY_TEST_STORES=postgres (or file,postgres,http) overrules the modules. http: a file behind a server, and pools
+       that know only the server.
     """
     if "store" in metafunc.fixturenames:
         stores = getattr(metafunc.module, "STORES", ("file",))
         if os.environ.get("COVEY_PROOF") == "full":
-            stores = ("file", "postgres", "http")
+            stores = ("file", "postgres")
+        served = getattr(metafunc.module, "SERVED", None)
+        if served is not None and (os.environ.get("COVEY_PROOF") == "full" or metafunc.function.__name__ in served):
+            stores = (*stores, "http")
         if chosen := os.environ.get("COVEY_TEST_STORES"):
             stores = tuple(chosen.split(","))
         if metafunc.definition.get_closest_marker("file_only"):
             stores = ("file",)
+        if metafunc.definition.get_closest_marker("same_disk"):
+            stores = tuple(store for store in stores if store != "http")
         metafunc.parametrize("store", stores, scope="module")
 
 

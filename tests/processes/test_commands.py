@@ -13,6 +13,11 @@ from covey.core.model import Policy, Spec
 from covey.testing import until
 from covey.testing.pools import RunningPool, Yard
 
+SERVED = (
+    "test_a65_one_endless_line_is_kept_from_both_ends",
+    "test_a_line_for_the_shell_runs_and_completes",
+)
+
 
 def output_of(yard: Yard, command: str | list[str], **options: object) -> str:
     """What a command that must complete wrote to its standard output."""
@@ -46,6 +51,7 @@ def test_a_command_without_a_directory_runs_where_the_pool_was_started(busy: Yar
     assert output_of(busy, "pwd", cwd=None) == f"{busy.home}\n"
 
 
+@pytest.mark.same_disk
 def test_a71_a_command_has_no_input_no_descriptors_no_secrets_and_its_own_session(
     busy: Yard, the_pool: RunningPool
 ) -> None:
@@ -143,6 +149,7 @@ def test_delays_of_two_and_four_seconds_are_really_waited_for(yard: Yard) -> Non
     assert (job.state, job.attempts) == ("dead", 3)
 
 
+@pytest.mark.same_disk
 def test_what_a_command_writes_can_be_followed_while_it_runs(busy: Yard) -> None:
     id = busy.shell("echo early; echo problem >&2; while ! test -e go; do sleep 0.02; done; echo late")
     fence = busy.runs(id).fence

@@ -12,6 +12,12 @@ import pytest
 from covey.testing import until
 from covey.testing.pools import Watch, Yard
 
+SERVED = (
+    "test_many_async_tasks_run_at_the_same_time_in_one_worker",
+    "test_jobs_of_three_kinds_share_a_pool",
+    "test_everything_a_sync_task_or_its_child_writes_is_captured",
+)
+
 BOTH = pytest.mark.parametrize(("prefix", "kind"), [("", "sync"), ("a", "async")])
 
 
@@ -144,6 +150,7 @@ def test_a17_output_that_is_no_text_ends_terminal(busy: Yard, name: str) -> None
     assert "\ufffd" in busy.attempt(job.id).stdout
 
 
+@pytest.mark.same_disk
 def test_output_of_a_sync_task_can_be_followed_once_it_is_known_to_take_long(busy: Yard) -> None:
     """Tiny jobs are not worth a file: the pool learns by the first long run of a task."""
     busy.completes(busy.call("print_and_wait", "none"))

@@ -18,6 +18,7 @@ from covey.testing.faults import Child
 from covey.testing.pools import Watch, Yard, gone
 
 STORES = ("file", "postgres")
+SERVED = ()  # all of them in `make proof`, none in `make test`
 FAMILY = "echo $$ >>{0}; setsid sh -c 'echo $$ >>{0}; sleep 1000' & sleep 1000 & echo $! >>{0}; wait"
 
 HOLDER = """

@@ -14,6 +14,12 @@ from covey.core.view import JobView
 from covey.testing import until
 from covey.testing.pools import RunningPool, Watch, Yard, gone
 
+SERVED = (
+    "test_a_running_job_that_is_cancelled_stops_and_can_be_retried",
+    "test_a_time_out_is_a_failure_like_any_other_and_is_retried",
+    "test_a_full_pool_hears_of_a_cancel_and_of_what_is_due_before_its_next_beat",
+)
+
 KINDS = pytest.mark.parametrize("kind", ["command", "sync", "async"])
 
 
@@ -181,3 +187,18 @@ def test_a_cancel_that_races_with_the_end_leaves_the_job_ended_and_free(
             continue
         let_go(busy, id)
     busy.completes(busy.shell("true"))
+
+
+def test_a_full_pool_hears_of_a_cancel_and_of_what_is_due_before_its_next_beat(yard: Yard) -> None:
+    yard.pool(count=1, commands_only=True).started()
+    long = yard.shell("sleep 60")
+    yard.runs(long)
+    due = yard.shell("true", delay_s=0.3)
+    watch = Watch()
+    yard.is_in(due, "pending", within_s=3)
+    assert watch.s < 2
+    watch = Watch()
+    yard.engine.cancel([long])
+    until(lambda: yard.job(long).pool is None, 10, "its processes are gone")
+    assert watch.s < 2
+    yard.completes(due)

@@ -19,6 +19,12 @@ from covey.core.view import JobView
 from covey.testing.pools import Yard, gone
 from covey.testing.until import until
 
+SERVED = (
+    "test_a_function_spawns_and_its_join_makes_the_result",
+    "test_a_command_spawns_through_its_file_or_by_covey_spawn",
+    "test_a41_a_parent_killed_after_k_of_n_spawns_has_exactly_n_children_after_its_retry",
+)
+
 HERE = Path(__file__).parent
 STORES = ("file", "postgres")
 SOON = {"backoff_base": 1.0, "backoff_cap_s": 0.01}
@@ -27,23 +33,26 @@ NewQueue = Callable[[], "str | None"]
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, new_queue: NewQueue) -> Iterator[Yard]:
+def shared(tmp_path_factory: pytest.TempPathFactory, store: str, new_queue: NewQueue) -> Iterator[Yard]:
     """One queue with one pool of two workers for all tests that do the pool no harm."""
-    with grove(tmp_path_factory.mktemp("shared"), new_queue()) as yard:
+    with grove(tmp_path_factory.mktemp("shared"), new_queue(), store) as yard:
         yard.pool(count=2).started()
         yard.ends(yard.shell("true"), within_s=20)
         yield yard
 
 
 @pytest.fixture
-def own(tmp_path: Path, new_queue: NewQueue) -> Iterator[Yard]:
+def own(tmp_path: Path, store: str, new_queue: NewQueue) -> Iterator[Yard]:
     """A queue of its own, without a pool yet."""
-    with grove(tmp_path, new_queue()) as yard:
+    with grove(tmp_path, new_queue(), store) as yard:
         yield yard
 
 
-def grove(home: Path, url: str | None) -> Yard:
-    return Yard(home, url=url, app="grove:app", path=[HERE])
+def grove(home: Path, url: str | None, store: str) -> Yard:
+    yard = Yard(home, url=url, app="grove:app", path=[HERE])
+    if store == "http":
+        yard.serve()
+    return yard
 
 
 def children(yard: Yard, id: int) -> list[JobView]:
@@ -134,6 +143,7 @@ def test_what_the_lines_of_a_command_get_wrong_is_said_with_the_number_of_the_li
         assert f"what it spawned was refused: $COVEY_SPAWN, {expected}" in (job.error or "")
 
 
+@pytest.mark.same_disk
 def test_the_file_of_a_killed_worker_or_pool_is_removed(own: Yard) -> None:
     pool = own.pool(count=1).started()
     id = own.shell("echo '{}' >> $COVEY_SPAWN; echo $$ >> pids; exec sleep 1000", **SOON)

@@ -246,8 +246,12 @@ class Yard:
     def environ(self) -> dict[str, str]:
         """The environment of a user of this queue: nothing of the test's own Covey settings."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("COVEY_")}
+        path, temp = os.pathsep.join(map(str, self._path)), self.home / "temp"
+        temp.mkdir(
+            exist_ok=True
+        )  # a killed pool behind a server leaves its live output there for the next one to remove
         # Control groups would hide what is missed without them; the tests that are about them turn them on.
-        return clean | {"PYTHONPATH": os.pathsep.join(map(str, self._path)), "COVEY_CGROUP": "off"}
+        return clean | {"PYTHONPATH": path, "COVEY_CGROUP": "off", "TMPDIR": str(temp)}
 
     def run(self, *words: str, timeout_s: float = 30) -> subprocess.CompletedProcess[str]:
         """The command line, run to its end."""
