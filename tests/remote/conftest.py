@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,8 +15,11 @@ from covey.testing.serving import Served
 
 from .cutting import Cutting
 
+# A file, in `make proof` PostgreSQL as well; where the two differ most, both always.
+BOTH = pytest.mark.parametrize("backend", ["file", "postgres"], indirect=True)
 
-@pytest.fixture(params=["file", "postgres"])
+
+@pytest.fixture(params=["file", "postgres"] if os.environ.get("COVEY_PROOF") == "full" else ["file"])
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -19,12 +19,13 @@ from covey.testing import HandPool, command, pool_info, until
 from covey.testing.hand import report
 from covey.testing.pools import Watch
 
-from .conftest import times
+from .conftest import BOTH, times
 from .cutting import Cutting
 
 # ── the pool protocol ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@BOTH
 def test_a58_a_turn_s_report_whose_answer_was_lost_counts_once(
     engine: Engine, remote: Remote, cutting: Cutting
 ) -> None:
@@ -39,6 +40,7 @@ def test_a58_a_turn_s_report_whose_answer_was_lost_counts_once(
     assert (engine.job(job.id).state, times(engine, job.id, "completed")) == ("completed", 1)
 
 
+@BOTH
 def test_a58_a_claim_whose_answer_was_lost_goes_back_with_the_next_turn(
     engine: Engine, remote: Remote, cutting: Cutting
 ) -> None:
@@ -146,6 +148,7 @@ def worker(cutting: Cutting) -> Iterator[Worker]:
     worker.close()
 
 
+@BOTH
 def test_a58_complete_is_answered_again_and_counts_once(engine: Engine, worker: Worker, cutting: Cutting) -> None:
     (job,) = engine.enqueue([command()])
     path, mine = worker.claim()

@@ -20,7 +20,7 @@ from covey.testing.hosts import Network, missing
 from covey.testing.pools import Watch, Yard
 from covey.testing.serving import Served
 
-LEASE_S, BEAT_S = 3.0, 0.5
+LEASE_S, BEAT_S = 2.0, 0.5
 # Says who it is, goes on until it may end, says so again.
 STAY = "echo $COVEY_RUN >>began; while ! test -e go; do sleep 0.05; done; echo $COVEY_RUN >>ended; echo $COVEY_RUN"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -21,7 +20,8 @@ from covey.testing.pools import Watch
 from covey.testing.serving import Served
 from covey.web import hub
 
-BOTH = pytest.mark.parametrize("backend", ["file", "postgres"], indirect=True)
+from .conftest import BOTH
+
 AT_ONCE_S = 0.7  # less than the second after which a look would have found it anyway
 
 
@@ -39,11 +39,6 @@ class Waiting:
             return time.monotonic() if self.remote.wait(self.pool.id, queues, timeout_s, **more) else None
 
         return self._threads.submit(waits)
-
-
-@pytest.fixture(params=["file", "postgres"] if os.environ.get("COVEY_PROOF") == "full" else ["file"])
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

@@ -193,11 +193,11 @@ class Starter:
 
     def _first_nursery(self, signals: int) -> tuple[Nursery, Workers] | None:
         """A zygote with the app in it, and the workers that this takes; None if we were told to stop meanwhile."""
-        for _ in range(3):
+        for last in (False, False, True):
             nursery = self._birth()
             importlib.import_module(".pool", __package__)  # while the zygote does its own imports
             told = _hear(nursery, signals)
-            if not nursery.killed():
+            if last or not nursery.killed():
                 break
             nursery.close()
         if told is None:
