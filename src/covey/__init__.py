@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from .core.model import Child as Child
     from .errors import Abort as Abort
     from .errors import Busy as Busy
+    from .errors import ContainerError as ContainerError
     from .errors import CoveyError as CoveyError
     from .errors import Duplicate as Duplicate
+    from .errors import Forbidden as Forbidden
     from .errors import InvalidInput as InvalidInput
     from .errors import JobFailed as JobFailed
     from .errors import LeaseLost as LeaseLost
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
     from .errors import Stopped as Stopped
     from .errors import StoreError as StoreError
     from .errors import TooLarge as TooLarge
+    from .errors import Unauthorized as Unauthorized
     from .errors import Undone as Undone
     from .errors import Unknown as Unknown
+    from .errors import Unreachable as Unreachable
     from .errors import WaitTimeout as WaitTimeout
     from .job import Call as Call
     from .job import Job as Job
@@ -41,8 +45,9 @@ if TYPE_CHECKING:
     from .worker.spawning import Spawned as Spawned
 
 _ERRORS = (
-    "Abort Busy CoveyError Duplicate InvalidInput JobFailed LeaseLost NoQueue NotFound Refused Retry SchemaError "
-    "Snooze SpawnRefused StillStopping Stopped StoreError TooLarge Undone Unknown WaitTimeout"
+    "Abort Busy ContainerError CoveyError Duplicate Forbidden InvalidInput JobFailed LeaseLost NoQueue NotFound Refused "
+    "Retry SchemaError Snooze SpawnRefused StillStopping Stopped StoreError TooLarge Unauthorized Undone Unknown "
+    "Unreachable WaitTimeout"
 )
 
 # Loaded when first asked for: the command line imports this package too and must start at once.

@@ -11,6 +11,9 @@ from covey.cli.pooling import start_pool
 from covey.cli.quick import START, understood_start
 from covey.cli.worker_start import start
 
+# Containers take their time anyway: these go the long way through typer.
+CONTAINED = ("executor", "image", "memory", "cpus", "mount", "server", "port")
+
 
 def test_every_option_of_a_start_is_known_to_both_ways_by_the_same_name() -> None:
     hints = get_type_hints(start, include_extras=True)
@@ -20,9 +23,11 @@ def test_every_option_of_a_start_is_known_to_both_ways_by_the_same_name() -> Non
         # typer takes the first of them for a default until it has seen that it stands in an annotation
         for option in (get_args(hints[name])[1].default, *get_args(hints[name])[1].param_decls)
     }
-    assert declared == START.values | START.numbers | START.lists | START.flags
-    assert list(inspect.signature(start).parameters) == list(inspect.signature(start_pool).parameters)
-    for name, parameter in inspect.signature(start).parameters.items():
+    short = START.values | START.numbers | START.lists | START.flags
+    assert {option: name for option, name in declared.items() if name not in CONTAINED} == short
+    parameters = {name: it for name, it in inspect.signature(start).parameters.items() if name not in CONTAINED}
+    assert list(parameters) == list(inspect.signature(start_pool).parameters)
+    for name, parameter in parameters.items():
         assert parameter.default == inspect.signature(start_pool).parameters[name].default
 
 

@@ -30,6 +30,7 @@ class Field(Yard):
         self.db = url  # type: ignore[assignment]
         self.engine = open_engine(url)
         self.pools: list[RunningPool] = []
+        self.server = None
         for name, value in settings.items():
             self.engine.set_setting(name, str(value))
 

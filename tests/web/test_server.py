@@ -81,7 +81,7 @@ def somebody(say: bytes | None) -> Iterator[int]:
         ),
         (b'HTTP/1.1 200 OK\r\n\r\n{"hello": 1}', "another program answers there"),
         (None, "something that does not speak HTTP has it"),
-        (b"SSH-2.0-OpenSSH\r\n", "another program answers there"),
+        (b"SSH-2.0-OpenSSH\r\n", "something that does not speak HTTP has it"),
     ],
 )
 def test_a_taken_port_names_who_answers_there(tmp_path: Path, say: bytes | None, who: str) -> None:

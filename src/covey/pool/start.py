@@ -78,13 +78,15 @@ def run(source: Source, options: PoolOptions) -> int:
         if _signalled(signals):
             return 0
         starter.register()
+        left = False
         try:
-            return starter.work(signals)
+            code = starter.work(signals)
         finally:
             # Whatever went wrong: what we hand back now may be started elsewhere at once.
             starter.end_processes()
-            starter.leave()
+            left = starter.leave()
             starter.close()
+        return code if left else 1
 
 
 class Starter:
@@ -254,12 +256,14 @@ class Starter:
         if self._cgroup:
             cgroup.end(self._cgroup)
 
-    def leave(self) -> None:
+    def leave(self) -> bool:
         """The pool is forgotten; if the queue is out of reach, the others find out by themselves that it is gone."""
         try:
             self._source.leave(self.pool)
         except (CoveyError, OSError) as error:
             self._log.not_left(error)
+            return False
+        return True
 
     def close(self) -> None:
         if self._tails:

@@ -121,10 +121,11 @@ class Sockets:
 
 def _is_quiet(connection: http.client.HTTPConnection) -> bool:
     """Whether the other side has neither hung up nor spoken out of turn."""
-    try:
-        return connection.sock is not None and not select.select([connection.sock], [], [], 0)[0]
-    except (OSError, ValueError):
+    if connection.sock is None or connection.sock.fileno() < 0:
         return False
+    look = select.poll()  # not select, which ends at descriptor 1,023
+    look.register(connection.sock, select.POLLIN)
+    return not look.poll(0)
 
 
 def _reason(error: BaseException) -> str:

@@ -538,9 +538,6 @@ select digest, ids from {requests} where id = :id
 -- name: answer_request
 update {requests} set ids = :ids where id = :id
 
--- name: count_staged
-select count(*) from {staged} where job_id = :job and fence = :fence
-
 -- name: stage
 insert into {staged} (job_id, fence, no, spawn) values (:job, :fence, :no, :spawn)
 

@@ -61,6 +61,7 @@ class Hub:
         self.dismissed = False
         self._closed = threading.Event()
         self._ears: list[Listener] = []
+        self._hearing = threading.Lock()
         self._threads = [
             threading.Thread(target=self._guarded, args=(act,), name=f"covey-{name}", daemon=True)
             for name, act in (("hub", self._watch_work), ("ends", self._watch_ends), ("beats", self._beat))
@@ -70,8 +71,9 @@ class Hub:
 
     def close(self) -> None:
         self._closed.set()
-        for ear in list(self._ears):
-            ear.wake()
+        with self._hearing:  # none of them is closed meanwhile
+            for ear in self._ears:
+                ear.wake()
         for thread in self._threads:
             thread.join()
 
@@ -240,7 +242,8 @@ class Hub:
             ear = engine.store.listen(who)
         except OSError:
             return None
-        self._ears.append(ear)
+        with self._hearing:
+            self._ears.append(ear)
         if self._closed.is_set():
             ear.wake()
         return ear
@@ -291,8 +294,9 @@ class Hub:
 
     def _drop(self, ear: Listener | None) -> None:
         if ear is not None:
-            self._ears.remove(ear)
-            ear.close()
+            with self._hearing:
+                self._ears.remove(ear)
+                ear.close()
 
     def _post(self, act: Any, *args: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is gone: so is everybody who waited
