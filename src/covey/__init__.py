@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from .worker.spawning import Spawned as Spawned
 
 _ERRORS = (
-    "Abort Busy ContainerError CoveyError Duplicate Forbidden InvalidInput JobFailed LeaseLost NoQueue NotFound Refused "
-    "Retry SchemaError Snooze SpawnRefused StillStopping Stopped StoreError TooLarge Unauthorized Undone Unknown "
-    "Unreachable WaitTimeout"
+    "Abort Busy ContainerError CoveyError Duplicate Forbidden InvalidInput JobFailed LeaseLost NoQueue NotFound "
+    "Refused Retry SchemaError Snooze SpawnRefused StillStopping Stopped StoreError TooLarge Unauthorized Undone "
+    "Unknown Unreachable WaitTimeout"
 )
 
 # Loaded when first asked for: the command line imports this package too and must start at once.

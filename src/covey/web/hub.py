@@ -11,7 +11,7 @@ import contextlib
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -30,6 +30,7 @@ MOST_TURNS = 10_000  # whose last turns are remembered
 GATHER_S = 0.005  # after a ring: what else ends in this moment is told with it
 
 Told = tuple[bool, frozenset[Any]]
+Act = Callable[[Engine], None]
 
 
 class Waiter(Struct, eq=False):
@@ -62,20 +63,22 @@ class Hub:
         self._closed = threading.Event()
         self._ears: list[Listener] = []
         self._hearing = threading.Lock()
-        self._threads = [
-            threading.Thread(target=self._guarded, args=(act,), name=f"covey-{name}", daemon=True)
-            for name, act in (("hub", self._watch_work), ("ends", self._watch_ends), ("beats", self._beat))
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads: dict[str, threading.Thread] = {}
 
     def close(self) -> None:
         self._closed.set()
         with self._hearing:  # none of them is closed meanwhile
             for ear in self._ears:
                 ear.wake()
-        for thread in self._threads:
+        for thread in self._threads.values():
             thread.join()
+
+    def _need(self, name: str, act: Act, after_s: float = 0.0) -> None:
+        """The thread of that name runs: from its first use on, with a connection of its own."""
+        if name not in self._threads:
+            thread = threading.Thread(target=self._guarded, args=(act, after_s), name=f"covey-{name}", daemon=True)
+            self._threads[name] = thread
+            thread.start()
 
     # ── on the event loop ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -83,6 +86,7 @@ class Hub:
         """A pool spoke: its beat moves with the next ones that are written."""
         if pool is not None:
             self._beating.add(pool)
+            self._need("beats", self._beat, BEAT_S)
 
     def awake(self, pool: int, turn: int) -> None:
         """A pool takes a turn, so it waits no longer, whatever a connection of its own still believes."""
@@ -133,6 +137,7 @@ class Hub:
         waiter = Waiter(pool, queues, kinds, self._loop.create_future())
         # First it waits, then it compares: the thread that looks counts first, then it looks who waits.
         self._waiters[waiter] = None
+        self._need("hub", self._watch_work)
         try:
             if seen is not None and seen != self.seen:
                 return True  # it rang between the last answer and this question (or another server gave that answer)
@@ -147,6 +152,7 @@ class Hub:
         """A future that is done when one of these jobs has ended. Watch first, then look: so no end is missed."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._watched[future] = tuple(ids)
+        self._need("ends", self._watch_ends)
         try:
             yield future
         finally:
@@ -157,6 +163,8 @@ class Hub:
         """An event that is set whenever something may have changed."""
         event = asyncio.Event()
         self._pulses.add(event)
+        self._need("hub", self._watch_work)
+        self._need("ends", self._watch_ends)
         try:
             yield event
         finally:
@@ -221,9 +229,10 @@ class Hub:
 
     # ── threads ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _guarded(self, act: Any) -> None:
+    def _guarded(self, act: Act, after_s: float) -> None:
         """A store that fails for a while ends no thread."""
         engine: Engine | None = None
+        self._closed.wait(after_s)
         while not self._closed.is_set():
             try:
                 engine = engine or self._open()
@@ -256,7 +265,7 @@ class Hub:
 
     def _watch_work(self, engine: Engine) -> None:
         self._work_ear = ear = self._listen(engine, "pool")
-        left_s = LOOK_S
+        left_s = 0.0  # what was rung before anybody listened is seen at once
         try:
             while not self._closed.is_set():
                 if self._hear(ear, left_s):
@@ -275,9 +284,11 @@ class Hub:
 
     def _watch_ends(self, engine: Engine) -> None:
         ear = self._listen(engine, "end")
+        left_s = 0.0
         try:
             while not self._closed.is_set():
-                rung = self._hear(ear, LOOK_S)
+                rung = self._hear(ear, left_s)
+                left_s = LOOK_S
                 ids = {id for watched in list(self._watched.values()) for id in watched}
                 if rung and len(ids) > 1000:
                     time.sleep(GATHER_S * 10)
@@ -287,10 +298,11 @@ class Hub:
             self._drop(ear)
 
     def _beat(self, engine: Engine) -> None:
-        while not self._closed.wait(BEAT_S):
+        while not self._closed.is_set():
             beating, self._beating = self._beating, set()
             if beating and (lost := engine.beat(sorted(beating))):
                 self._post(self._lose, lost)
+            self._closed.wait(BEAT_S)
 
     def _drop(self, ear: Listener | None) -> None:
         if ear is not None:
