@@ -62,9 +62,12 @@ where name = (select name from {duties} where name = :name and next_at <= :now f
 returning name
 
 -- name: promote
-update {jobs} set state = 'pending', updated_at = :now
-where id in (select id from {jobs} where state in ('scheduled', 'failed') and run_at <= :now
-             order by run_at limit :limit for no key update skip locked)
+-- Materialized: as a plain subquery it may be asked once for each row, by the plan of a moment, and then there is no limit.
+with due as materialized (
+    select id from {jobs} where state in ('scheduled', 'failed') and run_at <= :now
+    order by run_at limit :limit for no key update skip locked
+)
+update {jobs} set state = 'pending', updated_at = :now from due where {jobs}.id = due.id
 returning queue
 
 -- ── claims: differ because others claim at the same time ────────────────────────────────────────────────────────
