@@ -38,7 +38,14 @@ class RemoteEngine(Remote):
 DIRECTLY = BACKENDS if os.environ.get("COVEY_PROOF") == "full" else ["file", "postgres"]
 
 
-@pytest.fixture(params=[*DIRECTLY, *SERVED])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module with BEHIND is about verbs that a server uses itself and offers nobody: those have no way over HTTP."""
+    if "backend" in metafunc.fixturenames:
+        served = [] if getattr(metafunc.module, "BEHIND", False) else SERVED
+        metafunc.parametrize("backend", [*DIRECTLY, *served], indirect=True)
+
+
+@pytest.fixture
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -7,6 +7,8 @@ import pytest
 from covey.engine.engine import Engine
 from covey.testing import FakeClock, HandPool, command
 
+BEHIND = True
+
 
 @pytest.fixture
 def pools(engine: Engine) -> list[HandPool]:

@@ -72,7 +72,7 @@ def test_a7_fences_strictly_rise_over_a_hundred_changes_of_hands(
     (made,) = engine.enqueue([command(max_attempts=1000)])
     dice, fences, stale = Random(7), [0], []
     pool = HandPool(engine)
-    for _ in range(proof(100, 1000)):
+    for _ in range(proof(40, 1000)):
         claim = pool.claim_one()
         fences.append(claim.fence)
         before = engine.job(made.id)

@@ -6,6 +6,7 @@ from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.testing import FakeClock, HandPool, command
 
+BEHIND = True
 DAY = 86_400.0
 
 

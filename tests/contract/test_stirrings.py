@@ -10,6 +10,8 @@ from covey.testing import FakeClock, HandPool, child, command, python_task
 
 from .family import parent_of, root
 
+BEHIND = True
+
 
 def ready(engine: Engine) -> dict[tuple[str, str], int]:
     return {(queue, kind): count for queue, kind, count in engine.stirrings().ready}

@@ -15,6 +15,8 @@ from covey.testing import FakeClock
 
 from ..postgres.meeting import together
 
+BEHIND = True
+
 
 def lets_in(engine: Engine, text: str) -> str:
     """What a server would say to whoever shows that text."""
