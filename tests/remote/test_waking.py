@@ -137,6 +137,8 @@ def test_one_job_wakes_one_of_them(engine: Engine, make: Make, waiting: Wait, se
 def test_a_job_between_the_turn_and_the_wait_is_not_slept_through(engine: Engine, make: Make, served: Served) -> None:
     """Round after round, whenever the bell is heard: before the wait, in the same moment, after it."""
     waiter = make()
+    waiter.wait(timeout_s=0.1).result(20)  # from here on the server listens
+    until(lambda: served.app._hub._ears, 5)
     assert waiter.pool.claim(1) == []
     seen = served.app._hub.seen
     engine.enqueue([command()])
