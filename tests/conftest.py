@@ -134,7 +134,7 @@ def _settled(before: set[str]) -> set[str]:
     from covey.testing.until import until
 
     try:
-        until(lambda: not _belongings() - before, 3)
+        until(lambda: not _belongings() - before, 10)
     except AssertionError:
         return _belongings() - before
     return set()

@@ -53,11 +53,11 @@ def is_remote(url: str) -> bool:
     return url.startswith(("http://", "https://"))
 
 
-def open_remote(url: str, *, token: str | None = None) -> Remote:
+def open_remote(url: str, *, token: str | None = None, patience_s: float = 5.0) -> Remote:
     """A server's queue. The token: as given, else COVEY_TOKEN, else what the file COVEY_TOKEN_FILE holds."""
     from .remote.remote import Remote
 
-    return Remote(url, token=token or find_token())
+    return Remote(url, token=token or find_token(), patience_s=patience_s)
 
 
 def find_token() -> str | None:

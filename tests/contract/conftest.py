@@ -42,13 +42,14 @@ class RemoteEngine(Remote):
 
 # With full figures the database in memory too: it is the same dialect as the file's, without its bell and gate.
 DIRECTLY = BACKENDS if os.environ.get("COVEY_PROOF") == "full" else ["file", "postgres"]
+ONLY = os.environ.get("COVEY_TEST_BACKENDS")  # a test that runs part of this suite has its own choice
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A module with BEHIND is about verbs that a server uses itself and offers nobody: those have no way over HTTP."""
     if "backend" in metafunc.fixturenames:
         ways = [] if getattr(metafunc.module, "BEHIND", False) else served(metafunc.module.__name__)
-        metafunc.parametrize("backend", [*DIRECTLY, *ways], indirect=True)
+        metafunc.parametrize("backend", ONLY.split(",") if ONLY else [*DIRECTLY, *ways], indirect=True)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from apsw import ConstraintError
-from hypothesis import Phase, settings
+from hypothesis import settings
 from hypothesis import strategies as some
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -32,6 +32,7 @@ from covey.testing import FakeClock, HandPool, after, check_queue, child, comman
 from covey.testing.hand import report
 
 from .forest import LANE, Forest, Job, new_job
+from .test_model import hunt
 
 QUEUES = ("default", LANE)
 QUEUE = some.sampled_from([None, None, *QUEUES])
@@ -336,14 +337,14 @@ def test_a42_trees_on_postgresql_and_their_model_agree_after_every_random_verb(
 ) -> None:
     run_state_machine_as_test(
         type("OnPostgres", (ForestMachine,), {"new_queue": staticmethod(postgres_queue)}),
-        settings=settings(max_examples=proof(15, 1000), stateful_step_count=proof(25, 40)),
+        settings=settings(max_examples=proof(10, 1000), stateful_step_count=proof(25, 40)),
     )
 
 
 def test_a42_trees_and_their_model_agree_after_every_random_verb(proof: Callable[[int, int], int]) -> None:
     run_state_machine_as_test(
         ForestMachine,
-        settings=settings(max_examples=proof(200, 5000), stateful_step_count=proof(30, 50)),
+        settings=settings(max_examples=proof(100, 5000), stateful_step_count=proof(30, 50)),
     )
 
 
@@ -390,11 +391,5 @@ BUGS: dict[str, type[Store]] = {
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_caught_by_the_model(bug: str) -> None:
-    machine = type("Mutant", (ForestMachine,), {"store_class": BUGS[bug]})
     with pytest.raises((AssertionError, ConstraintError)):
-        run_state_machine_as_test(
-            machine,
-            settings=settings(
-                max_examples=400, stateful_step_count=35, phases=[Phase.generate], report_multiple_bugs=False
-            ),
-        )
+        hunt(ForestMachine, {"store_class": BUGS[bug]}, steps=35)

@@ -41,7 +41,7 @@ def test_a38_a_held_snapshot_and_much_churn_leave_claims_quick(
     with psycopg.connect(server.admin_url) as holder:
         holder.execute("begin isolation level repeatable read")
         holder.execute("select count(*) from pg_class")
-        churn(engine, pool, proof(6000, 195_000))
+        churn(engine, pool, proof(3000, 195_000))
         held = p95(churn(engine, pool, 5000))
         holder.rollback()
     assert held <= 10 * quiet, f"{held * 1e3:.0f} ms beside {quiet * 1e3:.0f} ms"

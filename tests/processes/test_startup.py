@@ -11,11 +11,13 @@ import sys
 import time
 from array import array
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from covey.core.view import Event
 from covey.log import Log
 from covey.pool import crew as crews
 from covey.pool.crew import Crew
@@ -192,11 +194,17 @@ def test_ten_start_at_the_same_time_where_nobody_says_otherwise(yard: Yard) -> N
     assert told.most_starting(told.events(yard)) == 10
 
 
+def all_three(yard: Yard, worker: str) -> list[Event] | None:
+    """What is told of a worker until it works; the last of it may come with a later turn."""
+    found = [event for event in told.events(yard) if event.worker == worker]
+    return found if len(found) >= 3 else None
+
+
 def test_each_worker_is_said_to_be_starting_registered_and_ready(yard: Yard) -> None:
     pool = yard.pool(count=3, commands_only=True).started()
     told.shows(pool, 3)
     for number in (1, 2, 3):
-        found = [event for event in told.events(yard) if event.worker == f"command-{number}"]
+        found = until(partial(all_three, yard, f"command-{number}"), 10)
         assert found[0].kind == "starting"
         # Its zygote tells of its birth, it reports in by itself: two ways, and either may be the faster.
         assert sorted(event.kind for event in found[1:]) == ["ready", "registered"]

@@ -21,12 +21,10 @@ def start(zone: str, temp: Path) -> subprocess.Popen[str]:
         "-m",
         "pytest",
         "-q",
-        "-k",
-        "file and not http and not socket",
         f"--basetemp={temp / zone}",
         *files,
     ]
-    environ = {**os.environ, "TZ": zone, "COVEY_PROOF": ""}
+    environ = {**os.environ, "TZ": zone, "COVEY_PROOF": "", "COVEY_TEST_BACKENDS": "memory"}
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _chosen: str | None = None
 _token_file: str | None = None
 _open: list[Engine | Remote] = []
+PATIENCE_S = 1.0  # a person who mistyped an address should not have to wait longer
 LOOK_S = 0.25  # at a server, while somebody watches
 
 
@@ -55,7 +56,7 @@ def open_queue(db: str | None = None, *, create: bool = False) -> Engine | Remot
     url = database(db)
     if not is_remote(url):
         return open_database(url, create=create)
-    remote = open_remote(url, token=chosen_token())
+    remote = open_remote(url, token=chosen_token(), patience_s=PATIENCE_S)
     _open.append(remote)
     return remote
 

@@ -50,9 +50,17 @@ class Remote:
     longest_wait_s = wire.MAX_WAIT_S
     look_s = 15.0  # the server watches all pools; we only see sooner what died on our own host
 
-    def __init__(self, url: str, *, token: str | None = None, transport: Transport | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        transport: Transport | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self.url = url.rstrip("/")
         self._transport = transport or Sockets(self.url)
+        self._patience_s = patience_s
         self._headers = {"content-type": MSGPACK, "accept": MSGPACK}
         if token:
             self._headers["authorization"] = f"Bearer {token}"
@@ -323,7 +331,7 @@ class Remote:
 
     def _send(self, endpoint: Endpoint, target: str, data: bytes | None, timeout_s: float) -> Answer:
         """The answer. What does no harm twice is tried again for a while: servers are restarted now and then."""
-        deadline = time.monotonic() + (0.0 if endpoint.name in ("turn", "wait") else PATIENCE_S)
+        deadline = time.monotonic() + (0.0 if endpoint.name in ("turn", "wait") else self._patience_s)
         pause_s = PAUSE_S[0]
         while True:
             try:
