@@ -73,6 +73,10 @@ def test_a_server_that_runs_is_used_and_left_running(
     over_http.yard.completes(over_http.yard.shell("true"))
     (call,) = over_http.calls("run")
     assert f"http://{GATEWAY}:{port}" in call
+    again = over_http.start("--worker", "default=1", server=())  # who comes next finds the container that is warm
+    assert again.process.wait(30) == 0
+    assert "they are used" in again.said()
+    assert len(over_http.calls("run")) == 1
     pool.stop()
     assert serve[0].poll() is None
 

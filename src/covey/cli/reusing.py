@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from .. import __version__
 from ..errors import Refused
@@ -55,3 +55,14 @@ def reused(engine: Engine, queues: Iterable[str] | None, kinds: Iterable[str]) -
         f"the server at {server.url} has {workers} workers in {len(pools)} pools for this already; they are used "
         "(--no-reuse starts more)"
     )
+
+
+def reused_workers(db: str | None, worker: list[str] | None, queue: list[str] | None, app: str | None) -> str | None:
+    """The same for what `worker start` was given; None for a queue behind a server, which was asked for by name."""
+    from .opening import open_queue
+
+    source = open_queue(db, create=True)
+    if not hasattr(source, "store"):
+        return None
+    queues = [each.rpartition("=")[0] for each in worker or ()] or queue
+    return reused(cast("Engine", source), queues, ("command", "sync", "async") if app else ("command",))

@@ -8,7 +8,9 @@ import typer
 
 from ..errors import InvalidInput
 from .options import Db
+from .output import note
 from .pooling import start_pool
+from .reusing import reused_workers
 
 Count = Annotated[
     str | None,
@@ -120,4 +122,7 @@ def start(
 
     if executor not in EXECUTORS:
         raise InvalidInput(f"--executor {executor!r}: one of {', '.join(EXECUTORS)}")
+    if not (no_reuse or drain) and server is None and (words := reused_workers(db, worker, queue, app)):
+        note(words)
+        return 0
     return start_containers(executor, **contained, **options)
