@@ -205,7 +205,7 @@ def test_the_worker_in_shell_and_curl_works_as_its_page_says(covey: CommandLine,
     token = covey("token", "create", "w", "--role", "worker", "--queue", "default").out
     (covey.directory / "token").write_text(token)
     url = serve(covey, "--require-token")
-    environ = covey.environment({"COVEY_URL": url, "COVEY_TOKEN_FILE": "token", "COVEY_LEASE": "3", "COVEY_DB": None})
+    environ = covey.environment({"COVEY_URL": url, "COVEY_TOKEN_FILE": "token", "COVEY_LEASE": "9", "COVEY_DB": None})
     shell = subprocess.Popen(
         ["sh", str(SHELL_WORKER)],
         cwd=covey.directory,
@@ -216,7 +216,7 @@ def test_the_worker_in_shell_and_curl_works_as_its_page_says(covey: CommandLine,
             covey("enqueue", "--max-attempts", "1", *rest).ids[0]
             for rest in (("--", "printf", "%s|", "a  b", "'*'"), ("echo no >&2; exit 5",), ("printf '\\001ü\\n'",))
         )
-        until(lambda: engine.job(odd).state == "completed", 30)
+        until(lambda: engine.job(odd).state == "completed", 90)
         assert engine.history(words)[0].stdout == "a  b|'*'|"
         assert engine.history(odd)[0].stdout == "\x01ü\n"
         failed = engine.job(bad)

@@ -17,7 +17,8 @@ class Bell:
         self._directory = directory
         # Socket paths are limited to 107 bytes; through the descriptor every path is short.
         self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._out: socket.socket | None = None
+        self._out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._out.setblocking(False)
 
     def ring(self, who: str) -> None:
         """Wakes every listener of that kind."""
@@ -35,16 +36,12 @@ class Bell:
 
     def close(self) -> None:
         """Twice is harmless: a descriptor that was closed may be somebody else's by now."""
-        if self._out:
-            self._out.close()
+        self._out.close()
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def _send(self, name: str) -> None:
-        if self._out is None:
-            self._out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._out.setblocking(False)
         try:
             self._out.sendto(b"!", f"/proc/self/fd/{self._fd}/{name}")
         except BlockingIOError:
