@@ -264,7 +264,7 @@ def test_a16_the_model_and_postgresql_agree_after_every_random_verb(
 
 def test_a16_the_model_and_the_engine_agree_after_every_random_verb(proof: Callable[[int, int], int]) -> None:
     """Conservation: enqueued = live + completed + dead + cancelled + removed, after each step."""
-    run(QueueMachine, proof(80, 5000), proof(25, 40))
+    run(QueueMachine, proof(50, 5000), proof(25, 40))
 
 
 def hunt(machine: type[RuleBasedStateMachine], changes: dict[str, Any], *, steps: int) -> None:

@@ -344,7 +344,7 @@ def test_a42_trees_on_postgresql_and_their_model_agree_after_every_random_verb(
 def test_a42_trees_and_their_model_agree_after_every_random_verb(proof: Callable[[int, int], int]) -> None:
     run_state_machine_as_test(
         ForestMachine,
-        settings=settings(max_examples=proof(100, 5000), stateful_step_count=proof(30, 50)),
+        settings=settings(max_examples=proof(60, 5000), stateful_step_count=proof(30, 50)),
     )
 
 
