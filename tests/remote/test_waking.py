@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from covey.core import wire
+from covey.core import bodies
 from covey.engine.engine import Engine
 from covey.remote.remote import Remote
 from covey.testing import HandPool, child, command, pool_info, until
@@ -181,7 +181,7 @@ def test_a_wait_that_a_turn_has_overtaken_is_over(engine: Engine, make: Make, wa
     waiter.pool.turn()
     waiter.pool.turn()
     watch = Watch()
-    answer = waiter.remote._ask("wait", wire.Wait(queues=(), timeout_s=20, turn=1), pool=waiter.pool.id)
+    answer = waiter.remote._ask("wait", bodies.Wait(queues=(), timeout_s=20, turn=1), pool=waiter.pool.id)
     assert not answer.changed
     assert watch.s < 5
     woken = waiter.wait()

@@ -6,12 +6,13 @@ prefix, so an old pool and a new server know at once that they do not fit.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Struct
 
 from .. import errors
-from .model import Child, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, State, Turn
+from . import bodies
+from .model import Enqueued, LostPool, PoolInfo, Registered, Turn
 from .tokens import Role
 from .view import (
     Attempt,
@@ -30,271 +31,12 @@ from .view import (
 )
 
 PROTOCOL = 1
-PREFIX = "/v1"
 JSON, MSGPACK = "application/json", "application/msgpack"
-MAX_WAIT_S = 60.0
 MAX_BODY = 2 << 20
 MAX_BATCH = 64 << 20  # of specs in one enqueue: all of them are stored, or none
 MAX_TURN = 256 << 20  # outputs of up to 2 MiB each travel in it
 
-Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]  # of a job, a pool, a fence
-Limit = Annotated[int, Meta(ge=1, le=10_000)]  # rows in one answer
-Seconds = Annotated[float, Meta(ge=0, le=MAX_WAIT_S)]  # of a wait
-Ref = Annotated[str, Meta(min_length=1)] | Number
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-
-
-class Said(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What somebody asks. A field that nobody knows is a mistake that must not pass in silence."""
-
-
-class Health(Struct, frozen=True):
-    status: Literal["ready", "starting", "unavailable"]
-    version: str
-
-
-class ServerInfo(Struct, frozen=True):
-    """Whose server this is: a pool or a run that finds it knows whether it is the right one."""
-
-    database_id: str
-    version: str
-    protocol: int
-    pid: int
-
-
-class Failure(Struct, frozen=True):
-    code: str
-    message: str
-    job_id: int | None = None
-
-
-class Failed(Struct, frozen=True):
-    error: Failure
-
-
-# ── the worker protocol ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Answered(Struct, frozen=True):
-    """The answer to a turn; `seen` goes into the wait that follows, so that nothing rings unheard between the two."""
-
-    reply: Reply
-    seen: int
-
-
-class Wait(Said):
-    queues: tuple[str, ...] | None = None  # None: any; none at all: only to be told of a stop or a cancel
-    kinds: tuple[Kind, ...] = ("command", "sync", "async")
-    timeout_s: Seconds = 30.0
-    seen: int | None = None
-    turn: int | None = None  # the last one that was begun: a question that a later one has overtaken is pointless
-
-
-class Woken(Struct, frozen=True):
-    changed: bool
-    seen: int
-
-
-class Reap(Said):
-    beat: int  # -1: of a pool that is not known any more
-    reason: str | None = None  # how it died, if that is known
-
-
-class Reaped(Struct, frozen=True):
-    jobs: int
-
-
-# ── one job at a time, for workers in any language ──────────────────────────────────────────────────────────────────
-
-
-class ClaimAsk(Said):
-    queues: tuple[str, ...] | None = None
-    kinds: Annotated[tuple[Kind, ...], Meta(min_length=1)] = ("command",)
-    lease_s: Annotated[float, Meta(ge=3, le=86_400)] = 60.0
-    name: Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[ -~]+$")] = "worker"
-
-
-class WaitParameter(Said):
-    wait: Seconds = 0.0
-
-
-class Lent(Struct, frozen=True):
-    """A job for one worker. Each later request about it names `pool` and `fence`."""
-
-    pool: int
-    fence: int
-    lease_s: float  # a heartbeat is due before that; a third of it is a good pace
-    attempt: int
-    job: JobView
-    children: list[Child] | None = None  # a join: how they ended, in the order of spawning
-
-
-class Claimed(Struct, frozen=True):
-    lent: Lent | None  # None: nothing was there in time
-
-
-class Holding(Said):
-    pool: Number
-    fence: Number
-
-
-class Still(Struct, frozen=True):
-    cancelled: bool  # stop it, then report it with any outcome
-
-
-class Complete(Said):
-    pool: Number
-    fence: Number
-    result: Any = None
-    exit_code: int | None = None
-    stdout: str = ""
-    stderr: str = ""
-
-
-class Fail(Said):
-    pool: Number
-    fence: Number
-    error: str
-    detail: str | None = None
-    exit_code: int | None = None
-    stdout: str = ""
-    stderr: str = ""
-    abort: bool = False  # never again: the job is dead
-    retry_after_s: Annotated[float, Meta(ge=0, lt=1e9)] | None = None
-
-
-class SpawnAsk(Said):
-    pool: Number
-    fence: Number
-    jobs: list[dict[str, Any]]
-    relation: Literal["child", "sibling", "after"] = "child"
-    after: int | None = None  # how many were spawned before, as the last answer said: so the same twice counts once
-
-
-class Spawned(Struct, frozen=True):
-    staged: int  # of this run in all: they exist once it completes
-
-
-class OutputAsk(Said):
-    pool: Number
-    fence: Number
-    stdout: str = ""
-    stderr: str = ""
-
-
-class Outcome(Struct, frozen=True):
-    id: int
-    state: str
-
-
-# ── producers and people ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Enqueue(Said):
-    """Specs as Covey's own clients make them."""
-
-    specs: list[Spec]
-    request: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
-
-
-class EnqueueJobs(Said):
-    """Jobs as people write them: the objects that `covey enqueue` takes, one or many; all are stored or none is."""
-
-    jobs: list[dict[str, Any]]
-    request: Annotated[str, Meta(min_length=1, max_length=200)] | None = (
-        None  # the same again within an hour returns the same answer and stores nothing
-    )
-
-
-class Refs(Said):
-    refs: list[Ref]
-
-
-class RetryAsk(Said):
-    refs: list[Ref]
-    again: bool = False
-    all: bool = False
-
-
-class RemoveAsk(Said):
-    refs: list[Ref]
-    force: bool = False
-
-
-class WaitFor(Said):
-    ids: list[Number]
-    any_of: bool = False
-    timeout_s: Seconds = 30.0
-
-
-class Ended(Struct, frozen=True):
-    ended: bool
-
-
-class JobsQuery(Said):
-    state: tuple[State, ...] = ()
-    queue: str | None = None
-    task: str | None = None
-    batch: str | None = None
-    before: Number | None = None
-    limit: Limit = 50
-
-
-class TreeQuery(Said):
-    limit: Limit = 50
-    after: Number | None = None
-
-
-class EventsQuery(Said):
-    limit: Limit = 100
-
-
-class PoolEventsQuery(Said):
-    pool: Number | None = None
-    after: Number = 0
-    limit: Limit = 100
-
-
-class OutputQuery(Said):
-    out: Number = 0  # bytes of each stream that were read already
-    err: Number = 0
-    fence: Number | None = None
-
-
-class StreamQuery(Said):
-    job: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(max_length=100)] = ()
-
-
-class Pause(Said):
-    for_s: Annotated[float, Meta(ge=0, lt=1e10)] | None = None
-
-
-class QueueRules(Said):
-    serial: bool | UnsetType = UNSET
-    concurrency: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType | None = UNSET
-    max_depth: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
-
-
-class StopPools(Said):
-    pools: list[Number]
-
-
-class SettingText(Said):
-    value: str
-
-
-class SettingValue(Struct, frozen=True):
-    name: str
-    value: Any
-
-
-class Settings(Struct, frozen=True):
-    effective: dict[str, Any]
-    stored: dict[str, str]
-
-
-class Nothing(Struct, frozen=True):
-    """Done; there is nothing to say."""
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -303,7 +45,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     path: str
     about: str
     role: Role | None  # which a token must have or include; None: open to everybody
-    gives: Any = Nothing
+    gives: Any = bodies.Nothing
     takes: Any = None  # the body
     query: Any = None
     scoped: bool = True  # whether a token for some queues only may use it: the server then looks at each queue
@@ -326,11 +68,16 @@ def _table(*endpoints: Endpoint) -> dict[str, Endpoint]:
 
 
 ENDPOINTS: dict[str, Endpoint] = _table(
-    Endpoint(name="health", method="GET", path="/health", about="Ready or not.", role=None, gives=Health),
+    Endpoint(name="health", method="GET", path="/health", about="Ready or not.", role=None, gives=bodies.Health),
     Endpoint(name="openapi", method="GET", path="/openapi.json", about="This document.", role=None, gives=dict),
     Endpoint(name="page", method="GET", path="/docs", about="This document as a page.", role=None, gives=str),
     Endpoint(
-        name="server", method="GET", path="/v1/server", about="Whose server this is.", role="read", gives=ServerInfo
+        name="server",
+        method="GET",
+        path="/v1/server",
+        about="Whose server this is.",
+        role="read",
+        gives=bodies.ServerInfo,
     ),
     # The worker protocol.
     Endpoint(
@@ -349,7 +96,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         about="Reports in, claims out. Never blocks for work.",
         role="worker",
         takes=Turn,
-        gives=Answered,
+        gives=bodies.Answered,
         limit=MAX_TURN,
     ),
     Endpoint(
@@ -359,8 +106,8 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/pools/{pool}/wait",
         about="Answers once something may have changed for this pool, or after the time-out.",
         role="worker",
-        takes=Wait,
-        gives=Woken,
+        takes=bodies.Wait,
+        gives=bodies.Woken,
     ),
     Endpoint(
         name="leave",
@@ -393,8 +140,8 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/pools/{pool}/reap",
         about="Hands back what a dead pool held, unless it has beaten since.",
         role="worker",
-        takes=Reap,
-        gives=Reaped,
+        takes=bodies.Reap,
+        gives=bodies.Reaped,
         scoped=False,
     ),
     # One job at a time.
@@ -404,9 +151,9 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs/claim",
         about="One job with a lease of its own, for a worker in any language.",
         role="worker",
-        takes=ClaimAsk,
-        query=WaitParameter,
-        gives=Claimed,
+        takes=bodies.ClaimAsk,
+        query=bodies.WaitParameter,
+        gives=bodies.Claimed,
     ),
     Endpoint(
         name="heartbeat",
@@ -415,8 +162,8 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs/{ref}/heartbeat",
         about="The lease begins anew; says whether the job was cancelled.",
         role="worker",
-        takes=Holding,
-        gives=Still,
+        takes=bodies.Holding,
+        gives=bodies.Still,
     ),
     Endpoint(
         name="complete",
@@ -425,8 +172,8 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs/{ref}/complete",
         about="The run succeeded. The same again is answered the same.",
         role="worker",
-        takes=Complete,
-        gives=Outcome,
+        takes=bodies.Complete,
+        gives=bodies.Outcome,
         limit=MAX_TURN,
     ),
     Endpoint(
@@ -436,8 +183,8 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs/{ref}/fail",
         about="The run failed; the job's own policy says what follows.",
         role="worker",
-        takes=Fail,
-        gives=Outcome,
+        takes=bodies.Fail,
+        gives=bodies.Outcome,
         limit=MAX_TURN,
     ),
     Endpoint(
@@ -446,8 +193,8 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs/{ref}/spawn",
         about="Jobs that come into being with the run's success, and only then.",
         role="worker",
-        takes=SpawnAsk,
-        gives=Spawned,
+        takes=bodies.SpawnAsk,
+        gives=bodies.Spawned,
         limit=MAX_BATCH,
     ),
     Endpoint(
@@ -456,7 +203,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs/{ref}/output",
         about="More of what the run writes; it can be followed at once.",
         role="worker",
-        takes=OutputAsk,
+        takes=bodies.OutputAsk,
     ),
     # Producers and people.
     Endpoint(
@@ -466,7 +213,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs",
         about="Jobs as objects: command or task, and what `covey enqueue` takes.",
         role="client",
-        takes=EnqueueJobs,
+        takes=bodies.EnqueueJobs,
         gives=list[Enqueued],
         limit=MAX_BATCH,
     ),
@@ -477,7 +224,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs/specs",
         about="Jobs as Covey's own clients write them.",
         role="client",
-        takes=Enqueue,
+        takes=bodies.Enqueue,
         gives=list[Enqueued],
         limit=MAX_BATCH,
     ),
@@ -487,7 +234,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs",
         about="Jobs, newest first.",
         role="read",
-        query=JobsQuery,
+        query=bodies.JobsQuery,
         gives=Page,
     ),
     Endpoint(
@@ -507,8 +254,8 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs/wait",
         about="Answers once all (or any) of these jobs have ended, or after the time-out.",
         role="read",
-        takes=WaitFor,
-        gives=Ended,
+        takes=bodies.WaitFor,
+        gives=bodies.Ended,
     ),
     Endpoint(
         name="cancel",
@@ -517,7 +264,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs/cancel",
         about="None of them runs any more.",
         role="client",
-        takes=Refs,
+        takes=bodies.Refs,
         gives=list[Change],
     ),
     Endpoint(
@@ -526,7 +273,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs/retry",
         about="They run again.",
         role="client",
-        takes=RetryAsk,
+        takes=bodies.RetryAsk,
         gives=list[Change],
     ),
     Endpoint(
@@ -535,7 +282,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs/remove",
         about="They are gone, with all that is known of them.",
         role="client",
-        takes=RemoveAsk,
+        takes=bodies.RemoveAsk,
         gives=list[Change],
     ),
     Endpoint(name="job", method="GET", path="/v1/jobs/{ref}", about="One job.", role="read", gives=JobView),
@@ -562,7 +309,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs/{ref}/output",
         about="What the running attempt has written so far.",
         role="read",
-        query=OutputQuery,
+        query=bodies.OutputQuery,
         gives=LiveOutput,
     ),
     Endpoint(
@@ -579,7 +326,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs/{ref}/events",
         about="What happened to it, newest first.",
         role="read",
-        query=EventsQuery,
+        query=bodies.EventsQuery,
         gives=list[Event],
     ),
     Endpoint(
@@ -588,7 +335,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/jobs/{ref}/tree",
         about="The job and one page of its children.",
         role="read",
-        query=TreeQuery,
+        query=bodies.TreeQuery,
         gives=Branch,
     ),
     Endpoint(
@@ -597,7 +344,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/events",
         about="What happened lately.",
         role="read",
-        query=EventsQuery,
+        query=bodies.EventsQuery,
         gives=list[Event],
         scoped=False,
     ),
@@ -607,7 +354,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/stream",
         about="Changes as server-sent events: of these jobs until they have ended, or of the whole queue.",
         role="read",
-        query=StreamQuery,
+        query=bodies.StreamQuery,
         gives=str,
         stream=True,
     ),
@@ -627,7 +374,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/queues/{queue}",
         about="How the queue is worked from now on.",
         role="admin",
-        takes=QueueRules,
+        takes=bodies.QueueRules,
     ),
     Endpoint(
         name="pause",
@@ -636,7 +383,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/queues/{queue}/pause",
         about="Nothing more of it is started.",
         role="admin",
-        takes=Pause,
+        takes=bodies.Pause,
     ),
     Endpoint(
         name="resume",
@@ -661,7 +408,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/pools/events",
         about="What happened to pools and workers.",
         role="read",
-        query=PoolEventsQuery,
+        query=bodies.PoolEventsQuery,
         gives=list[Event],
         scoped=False,
     ),
@@ -672,7 +419,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/pools/stop",
         about="These pools finish what they run and leave.",
         role="admin",
-        takes=StopPools,
+        takes=bodies.StopPools,
         scoped=False,
     ),
     Endpoint(
@@ -681,7 +428,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/config",
         about="Every setting, and what is stored of them.",
         role="read",
-        gives=Settings,
+        gives=bodies.Settings,
     ),
     Endpoint(
         name="set_setting",
@@ -689,8 +436,8 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/config/{name}",
         about="The setting holds from now on.",
         role="admin",
-        takes=SettingText,
-        gives=SettingValue,
+        takes=bodies.SettingText,
+        gives=bodies.SettingValue,
         scoped=False,
     ),
     Endpoint(
@@ -699,7 +446,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         path="/v1/config/{name}",
         about="Back to the default.",
         role="admin",
-        gives=SettingValue,
+        gives=bodies.SettingValue,
         scoped=False,
     ),
 )
@@ -729,13 +476,13 @@ CODES: dict[str, tuple[type[errors.CoveyError], int]] = {
 }
 
 
-def failure_of(error: errors.CoveyError) -> tuple[int, Failed]:
+def failure_of(error: errors.CoveyError) -> tuple[int, bodies.Failed]:
     """(HTTP status, what the other side is told)."""
     code = next(code for code, (kind, _) in CODES.items() if isinstance(error, kind))
-    return CODES[code][1], Failed(Failure(code, str(error), getattr(error, "job_id", None)))
+    return CODES[code][1], bodies.Failed(bodies.Failure(code, str(error), getattr(error, "job_id", None)))
 
 
-def error_of(failure: Failure) -> errors.CoveyError:
+def error_of(failure: bodies.Failure) -> errors.CoveyError:
     """The error as if it had been raised here. A code of a newer server is a plain one."""
     kind = CODES.get(failure.code, CODES["failed"])[0]
     if kind is errors.Duplicate:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from ..core.wire import Woken
+from ..core.bodies import Woken
 from ..errors import CoveyError
 
 PAUSE_S = (0.1, 5.0)  # after a poll that failed: first and longest

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ..core import check, wire
+from ..core import bodies, check, wire
 from ..core.model import KINDS, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
 from ..core.view import (
     Attempt,
@@ -47,7 +47,7 @@ class Remote:
     """Everything that can be asked of one queue. Safe to share between threads; not across a fork."""
 
     is_served = True
-    longest_wait_s = wire.MAX_WAIT_S
+    longest_wait_s = bodies.MAX_WAIT_S
     look_s = 15.0  # the server watches all pools; we only see sooner what died on our own host
 
     def __init__(
@@ -69,16 +69,16 @@ class Remote:
         self._turn = 0  # the last one that was begun
         self._kinds: tuple[Kind, ...] = KINDS
         self._doubtful = False  # whether we may be in the books under a name that we were not told
-        self._info: wire.ServerInfo | None = None
+        self._info: bodies.ServerInfo | None = None
 
     @property
     def database_id(self) -> str:
         return self.server().database_id
 
-    def server(self) -> wire.ServerInfo:
+    def server(self) -> bodies.ServerInfo:
         """Whose server this is; Refused if it speaks another protocol."""
         if self._info is None:
-            info: wire.ServerInfo = self._ask("server")
+            info: bodies.ServerInfo = self._ask("server")
             if info.protocol != wire.PROTOCOL:
                 raise Refused(
                     f"the server at {self.url} is Covey {info.version} and speaks protocol {info.protocol}, "
@@ -121,7 +121,7 @@ class Remote:
     def turn(self, turn: Turn) -> Reply:
         self._turn = turn.number
         try:
-            answered: wire.Answered = self._ask("turn", turn, pool=turn.pool)
+            answered: bodies.Answered = self._ask("turn", turn, pool=turn.pool)
         except Unwritable:  # a run may report anything, and must be heard
             told = replace(turn, reports=[check.storable(report) for report in turn.reports])
             answered = self._ask("turn", told, pool=turn.pool)
@@ -138,16 +138,16 @@ class Remote:
             if timeout_s <= 0:
                 return False
 
-        def ask(left_s: float) -> wire.Woken:
+        def ask(left_s: float) -> bodies.Woken:
             turn = self._turn
-            asked = wire.Wait(
+            asked = bodies.Wait(
                 queues=queues,
                 kinds=self._kinds if kinds is None else kinds,
-                timeout_s=min(left_s, wire.MAX_WAIT_S),
+                timeout_s=min(left_s, bodies.MAX_WAIT_S),
                 seen=self._seen,
                 turn=turn,
             )
-            woken: wire.Woken = self._ask("wait", asked, pool=pool, timeout_s=left_s + ANSWER_S)
+            woken: bodies.Woken = self._ask("wait", asked, pool=pool, timeout_s=left_s + ANSWER_S)
             if turn == self._turn:  # else a turn has begun meanwhile, and it may not have seen what rang since
                 self._seen = woken.seen
             return woken
@@ -166,11 +166,11 @@ class Remote:
         return found
 
     def reap(self, pool: int, beat: int, reason: str | None = None) -> int:
-        reaped: wire.Reaped = self._ask("reap", wire.Reap(beat=beat, reason=reason), pool=pool)
+        reaped: bodies.Reaped = self._ask("reap", bodies.Reap(beat=beat, reason=reason), pool=pool)
         return reaped.jobs
 
     def show_output(self, pool: int, job: int, fence: int, stdout: str, stderr: str) -> None:
-        self._ask("write_output", wire.OutputAsk(pool=pool, fence=fence, stdout=stdout, stderr=stderr), ref=job)
+        self._ask("write_output", bodies.OutputAsk(pool=pool, fence=fence, stdout=stdout, stderr=stderr), ref=job)
 
     def leave(self, pool: int) -> None:
         self._ask("leave", pool=pool)
@@ -185,7 +185,7 @@ class Remote:
             return []
         if request is not None:
             check.check_text(request, "request", most=200)
-        asked = wire.Enqueue(specs=list(specs), request=os.urandom(16).hex() if request is None else request)
+        asked = bodies.Enqueue(specs=list(specs), request=os.urandom(16).hex() if request is None else request)
         made: list[Enqueued] = self._ask("enqueue", asked)
         return made
 
@@ -205,8 +205,8 @@ class Remote:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             left_s = POLL_S if deadline is None else min(POLL_S, max(0.0, deadline - time.monotonic()))
-            asked = wire.WaitFor(ids=list(ids), any_of=any_of, timeout_s=left_s)
-            answer: wire.Ended = self._ask("wait_for", asked, timeout_s=left_s + ANSWER_S)
+            asked = bodies.WaitFor(ids=list(ids), any_of=any_of, timeout_s=left_s)
+            answer: bodies.Ended = self._ask("wait_for", asked, timeout_s=left_s + ANSWER_S)
             if answer.ended:
                 return True
             if deadline is not None and time.monotonic() >= deadline:
@@ -214,35 +214,35 @@ class Remote:
 
     def output(self, ref: Ref, *, fence: int | None = None, out: int = 0, err: int = 0) -> LiveOutput:
         """What the running attempt has written beyond these places."""
-        live: LiveOutput = self._ask("output", query=wire.OutputQuery(fence=fence, out=out, err=err), ref=ref)
+        live: LiveOutput = self._ask("output", query=bodies.OutputQuery(fence=fence, out=out, err=err), ref=ref)
         return live
 
     def cancel(self, refs: Sequence[Ref]) -> list[Change]:
-        return self._changes("cancel", wire.Refs(refs=list(refs)))
+        return self._changes("cancel", bodies.Refs(refs=list(refs)))
 
     def retry(self, refs: Sequence[Ref], *, again: bool = False, all: bool = False) -> list[Change]:
-        return self._changes("retry", wire.RetryAsk(refs=list(refs), again=again, all=all))
+        return self._changes("retry", bodies.RetryAsk(refs=list(refs), again=again, all=all))
 
     def edit(self, ref: Ref, edit: Edit) -> JobView:
         view: JobView = self._ask("edit", edit, ref=ref)
         return view
 
     def remove(self, refs: Sequence[Ref], *, force: bool = False) -> list[Change]:
-        return self._changes("remove", wire.RemoveAsk(refs=list(refs), force=force))
+        return self._changes("remove", bodies.RemoveAsk(refs=list(refs), force=force))
 
     def why(self, ref: Ref) -> Why:
         why: Why = self._ask("why", ref=ref)
         return why
 
     def events(self, ref: Ref | None = None, limit: int = 100) -> list[Event]:
-        query = wire.EventsQuery(limit=limit)
+        query = bodies.EventsQuery(limit=limit)
         found: list[Event] = (
             self._ask("all_events", query=query) if ref is None else self._ask("events", query=query, ref=ref)
         )
         return found
 
     def pool_events(self, pool: int | None = None, *, after: int = 0, limit: int = 100) -> list[Event]:
-        query = wire.PoolEventsQuery(pool=pool, after=after, limit=limit)
+        query = bodies.PoolEventsQuery(pool=pool, after=after, limit=limit)
         found: list[Event] = self._ask("pool_events", query=query)
         return found
 
@@ -256,7 +256,7 @@ class Remote:
 
     def pause(self, queue: str, for_s: float | None = None) -> None:
         check.check_queue(queue)
-        self._ask("pause", wire.Pause(for_s=for_s), queue=queue)
+        self._ask("pause", bodies.Pause(for_s=for_s), queue=queue)
 
     def resume(self, queue: str) -> None:
         check.check_queue(queue)
@@ -271,11 +271,11 @@ class Remote:
         max_depth: int | UnsetType = UNSET,
     ) -> None:
         check.check_queue(queue)
-        rules = wire.QueueRules(serial=serial, concurrency=concurrency, max_depth=max_depth)
+        rules = bodies.QueueRules(serial=serial, concurrency=concurrency, max_depth=max_depth)
         self._ask("set_queue", rules, queue=queue)
 
     def tree(self, ref: Ref, limit: int = 50, after: int | None = None) -> Branch:
-        branch: Branch = self._ask("tree", query=wire.TreeQuery(limit=limit, after=after), ref=ref)
+        branch: Branch = self._ask("tree", query=bodies.TreeQuery(limit=limit, after=after), ref=ref)
         return branch
 
     def pool_views(self) -> list[PoolView]:
@@ -283,22 +283,22 @@ class Remote:
         return found
 
     def stop_pools(self, pools: Sequence[int]) -> None:
-        self._ask("stop_pools", wire.StopPools(pools=list(pools)))
+        self._ask("stop_pools", bodies.StopPools(pools=list(pools)))
 
     def settings(self) -> dict[str, Any]:
-        settings: wire.Settings = self._ask("settings")
+        settings: bodies.Settings = self._ask("settings")
         return settings.effective
 
     def stored_settings(self) -> dict[str, str]:
-        settings: wire.Settings = self._ask("settings")
+        settings: bodies.Settings = self._ask("settings")
         return settings.stored
 
     def set_setting(self, name: str, text: str) -> tuple[str, Any]:
-        answer: wire.SettingValue = self._ask("set_setting", wire.SettingText(value=text), name=name)
+        answer: bodies.SettingValue = self._ask("set_setting", bodies.SettingText(value=text), name=name)
         return answer.name, answer.value
 
     def unset_setting(self, name: str) -> str:
-        answer: wire.SettingValue = self._ask("unset_setting", name=name)
+        answer: bodies.SettingValue = self._ask("unset_setting", name=name)
         return answer.name
 
     # ── asking ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -379,6 +379,6 @@ def _query_string(query: msgspec.Struct) -> str:
 def _error(answer: Answer, url: str) -> CoveyError:
     decode = msgspec.msgpack.decode if answer.kind == MSGPACK else msgspec.json.decode
     try:
-        return wire.error_of(decode(answer.body, type=wire.Failed).error)
+        return wire.error_of(decode(answer.body, type=bodies.Failed).error)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Refused(f"what answers at {url} is not a Covey server (HTTP {answer.status}); check the port")

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-from ..core import wire
+from ..core import bodies, wire
 from ..core.wire import Endpoint
 from ..errors import CoveyError, InvalidInput, Unauthorized
 from ..log import Log
@@ -72,7 +72,7 @@ class App:
                 await self._stream(endpoint, names, request, send)
                 return
             value = await self._answer(endpoint, names, request)
-            status = 503 if isinstance(value, wire.Health) and value.status != "ready" else 200
+            status = 503 if isinstance(value, bodies.Health) and value.status != "ready" else 200
         except Gone:
             return
         except HttpError as error:

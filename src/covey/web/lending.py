@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from .. import __version__
-from ..core import codec, wire
+from ..core import bodies, codec
 from ..core.check import check_spec
 from ..core.model import Child, Output, PoolInfo, Spawn
 from ..core.objects import FIELDS, spec_of
@@ -28,7 +28,9 @@ class Lending:
     def __init__(self, desk: Desk, hub: Hub) -> None:
         self._desk, self._hub = desk, hub
 
-    async def claim(self, ask: wire.ClaimAsk, wait_s: float, admit: Callable[[], Awaitable[Any]]) -> wire.Lent | None:
+    async def claim(
+        self, ask: bodies.ClaimAsk, wait_s: float, admit: Callable[[], Awaitable[Any]]
+    ) -> bodies.Lent | None:
         """A job, as soon as there is one; None if there was none in time."""
         deadline = time.monotonic() + wait_s
         while True:
@@ -42,7 +44,7 @@ class Lending:
             await self._hub.wait(None, ask.queues, ask.kinds, min(left_s, AGAIN_S), seen)
 
 
-def _lend(engine: Engine, ask: wire.ClaimAsk) -> wire.Lent | None:
+def _lend(engine: Engine, ask: bodies.ClaimAsk) -> bodies.Lent | None:
     """A look first: a pool that is made and forgotten again costs two commits."""
     if not any(
         kind in ask.kinds and (ask.queues is None or queue in ask.queues) for queue, kind, _ in engine.stirrings().ready
@@ -64,14 +66,14 @@ def _lend(engine: Engine, ask: wire.ClaimAsk) -> wire.Lent | None:
         return None
     pool, claim = lent
     children = None if claim.children is None else msgspec.json.decode(claim.children, type=list[Child])
-    return wire.Lent(pool, claim.fence, ask.lease_s, claim.attempt, engine.job(claim.id), children)
+    return bodies.Lent(pool, claim.fence, ask.lease_s, claim.attempt, engine.job(claim.id), children)
 
 
-def heartbeat(engine: Engine, job: int, ask: wire.Holding) -> wire.Still:
-    return wire.Still(engine.renew(job, ask.pool, ask.fence))
+def heartbeat(engine: Engine, job: int, ask: bodies.Holding) -> bodies.Still:
+    return bodies.Still(engine.renew(job, ask.pool, ask.fence))
 
 
-def spawn(engine: Engine, job: int, ask: wire.SpawnAsk) -> wire.Spawned:
+def spawn(engine: Engine, job: int, ask: bodies.SpawnAsk) -> bodies.Spawned:
     settings = engine.settings()
     spawned = []
     for place, fields in enumerate(ask.jobs):
@@ -82,30 +84,32 @@ def spawn(engine: Engine, job: int, ask: wire.SpawnAsk) -> wire.Spawned:
         except InvalidInput as error:
             raise InvalidInput(f"jobs[{place}]: {error}") from None
         spawned.append(Spawn(ask.relation, spec, fields.get("queue"), fields.get("priority")))
-    return wire.Spawned(engine.stage(job, ask.pool, ask.fence, spawned, ask.after))
+    return bodies.Spawned(engine.stage(job, ask.pool, ask.fence, spawned, ask.after))
 
 
-def complete(engine: Engine, job: int, ask: wire.Complete) -> wire.Outcome:
+def complete(engine: Engine, job: int, ask: bodies.Complete) -> bodies.Outcome:
     result = None if ask.result is None else codec.encode(ask.result, what="result")
     return _settle(engine, job, ask, "success", result=result)
 
 
-def fail(engine: Engine, job: int, ask: wire.Fail) -> wire.Outcome:
+def fail(engine: Engine, job: int, ask: bodies.Fail) -> bodies.Outcome:
     more = {"error": ask.error, "detail": ask.detail, "after_s": ask.retry_after_s}
     return _settle(engine, job, ask, "abort" if ask.abort else "failure", **more)
 
 
-def _settle(engine: Engine, job: int, ask: wire.Complete | wire.Fail, outcome: Any, **fields: Any) -> wire.Outcome:
+def _settle(
+    engine: Engine, job: int, ask: bodies.Complete | bodies.Fail, outcome: Any, **fields: Any
+) -> bodies.Outcome:
     output = _output(engine, job, ask)
     engine.settle(job, ask.pool, ask.fence, outcome, exit_code=ask.exit_code, output=output, **fields)
     engine.hide_output(job, ask.fence)
     try:
-        return wire.Outcome(job, engine.job(job).state)
+        return bodies.Outcome(job, engine.job(job).state)
     except NotFound:
-        return wire.Outcome(job, "removed")
+        return bodies.Outcome(job, "removed")
 
 
-def _output(engine: Engine, job: int, ask: wire.Complete | wire.Fail) -> Output | None:
+def _output(engine: Engine, job: int, ask: bodies.Complete | bodies.Fail) -> Output | None:
     """What was sent while the job ran, and what came with its end."""
     kept = []
     for shown, last in zip(engine.shown_output(job, ask.fence), (ask.stdout, ask.stderr), strict=True):
@@ -117,6 +121,6 @@ def _output(engine: Engine, job: int, ask: wire.Complete | wire.Fail) -> Output 
     return Output(stdout, stderr, out_dropped, err_dropped) if stdout or stderr else None
 
 
-def write_output(engine: Engine, job: int, ask: wire.OutputAsk) -> wire.Nothing:
+def write_output(engine: Engine, job: int, ask: bodies.OutputAsk) -> bodies.Nothing:
     engine.show_output(ask.pool, job, ask.fence, ask.stdout, ask.stderr)
-    return wire.Nothing()
+    return bodies.Nothing()

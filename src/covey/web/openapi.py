@@ -10,7 +10,8 @@ import msgspec
 
 from .. import __version__
 from ..config import SETTINGS
-from ..core.wire import ENDPOINTS, JSON, MSGPACK, Endpoint, Failed
+from ..core.bodies import Failed
+from ..core.wire import ENDPOINTS, JSON, MSGPACK, Endpoint
 from .schemas import PLAIN, QUEUE, bounded, refined
 
 ALWAYS = {

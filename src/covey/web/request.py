@@ -10,7 +10,8 @@ from urllib.parse import parse_qs, unquote
 
 import msgspec
 
-from ..core.wire import ENDPOINTS, JSON, MSGPACK, Endpoint, Failed, Failure
+from ..core.bodies import Failed, Failure
+from ..core.wire import ENDPOINTS, JSON, MSGPACK, Endpoint
 from ..errors import CoveyError, InvalidInput, NotFound
 from .bounds import check_body
 

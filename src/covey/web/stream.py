@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..core import wire
+from ..core import bodies, wire
 from ..core.model import ENDED
 from ..engine.engine import Engine
 from ..errors import CoveyError, Forbidden, NotFound
@@ -38,7 +38,7 @@ class Streams:
     async def serve(self, call: Call, request: Request, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
         if len(self._open) >= MOST:
             raise HttpError(503, "too_many_streams", f"{MOST} streams are open already; close one first")
-        query: wire.StreamQuery = call.query
+        query: bodies.StreamQuery = call.query
         if not query.job and call.guest.queues is not None:
             raise Forbidden("a token for some queues only follows single jobs: ?job=ID")
         task = asyncio.current_task()

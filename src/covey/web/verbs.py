@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .. import __version__, env
-from ..core import wire
+from ..core import bodies, wire
 from ..core.model import Registered
 from ..core.objects import FIELDS, spec_of
 from ..core.view import Branch, Filter, JobView, LiveOutput
@@ -92,7 +92,7 @@ class Verbs:
         # The directory for live output is one of this host.
         return registered if info.boot == env.boot() else replace(registered, live="")
 
-    async def _turn(self, call: Call) -> wire.Answered:
+    async def _turn(self, call: Call) -> bodies.Answered:
         turn = check_turn(call.body)
         if turn.pool != call.pool:
             raise InvalidInput(f"the turn of pool {turn.pool} was sent as one of pool {call.pool}")
@@ -111,23 +111,23 @@ class Verbs:
             await self._desk.ask(lambda engine: _hide(engine, ended))
         if reply.next_due_at is not None:
             self._hub.expect((reply.next_due_at - reply.now) / 1e6)
-        return wire.Answered(reply, seen)
+        return bodies.Answered(reply, seen)
 
-    async def _wait(self, call: Call) -> wire.Woken:
-        body: wire.Wait = call.body
+    async def _wait(self, call: Call) -> bodies.Woken:
+        body: bodies.Wait = call.body
         await self._check_pool(call)
         queues = call.guest.queues if body.queues is None else body.queues
         _check_queues(call.guest, queues)
         changed = await self._hub.wait(call.pool, queues, body.kinds, body.timeout_s, body.seen, body.turn)
         await call.admit()
-        return wire.Woken(changed, self._hub.seen)
+        return bodies.Woken(changed, self._hub.seen)
 
-    async def _leave(self, call: Call) -> wire.Nothing:
+    async def _leave(self, call: Call) -> bodies.Nothing:
         await self._check_pool(call)
         self._hub.left(call.pool)
         await self._desk.ask(lambda engine: engine.leave(call.pool))
         self._queues.pop(call.pool, None)
-        return wire.Nothing()
+        return bodies.Nothing()
 
     async def _check_pool(self, call: Call) -> None:
         """A token for some queues only speaks for pools of these queues only."""
@@ -143,22 +143,22 @@ class Verbs:
 
     # ── one job at a time ───────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _claim(self, call: Call) -> wire.Claimed:
-        ask: wire.ClaimAsk = call.body
+    async def _claim(self, call: Call) -> bodies.Claimed:
+        ask: bodies.ClaimAsk = call.body
         _check_queues(call.guest, ask.queues)
-        return wire.Claimed(await self._lending.claim(ask, call.query.wait, call.admit))
+        return bodies.Claimed(await self._lending.claim(ask, call.query.wait, call.admit))
 
-    async def _write_output(self, call: Call) -> wire.Nothing:
+    async def _write_output(self, call: Call) -> bodies.Nothing:
         await self._desk.ask(lambda engine: _write_output(engine, call))
         if len(self._shown) >= MOST_SHOWN:
             self._shown.clear()  # their files go with the next sweep
         self._shown.add((number(call.names["ref"], "job"), call.body.fence))
-        return wire.Nothing()
+        return bodies.Nothing()
 
     # ── waiting for jobs ────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _wait_for(self, call: Call) -> wire.Ended:
-        body: wire.WaitFor = call.body
+    async def _wait_for(self, call: Call) -> bodies.Ended:
+        body: bodies.WaitFor = call.body
         open_ids = list(dict.fromkeys(body.ids))
         if call.guest.queues is not None:
             await self._desk.ask(lambda engine: check_jobs(engine, call.guest, open_ids))
@@ -169,21 +169,21 @@ class Verbs:
                 ended = await self._desk.ask(lambda engine, ids=open_ids: engine.ended(ids))  # type: ignore[misc]
                 open_ids = [id for id in open_ids if id not in ended]
                 if not open_ids or (body.any_of and ended):
-                    return wire.Ended(True)
+                    return bodies.Ended(True)
                 left_s = deadline - time.monotonic()
                 if left_s <= 0 or self._hub.dismissed:
-                    return wire.Ended(False)
+                    return bodies.Ended(False)
                 await asyncio.wait([rung], timeout=left_s)
 
     # ── the server itself ───────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _health(self, call: Call) -> wire.Health:
+    async def _health(self, call: Call) -> bodies.Health:
         """Ready or not, and soon: why it is not is nothing for everybody's ears."""
         try:
             await asyncio.wait_for(self._desk.ask(lambda engine: engine.stored_settings()), HEALTH_S)
         except Exception:
-            return wire.Health("unavailable", __version__)
-        return wire.Health("ready", __version__)
+            return bodies.Health("unavailable", __version__)
+        return bodies.Health("ready", __version__)
 
 
 # ── queues that a token allows ──────────────────────────────────────────────────────────────────────────────────────
@@ -199,12 +199,12 @@ def _check_queues(guest: Guest, queues: Iterable[str] | None) -> None:
         raise Forbidden(f"this token is for {allowed} only, not for {strange[0]}")
 
 
-def check_jobs(engine: Engine, guest: Guest, refs: Sequence[wire.Ref]) -> None:
+def check_jobs(engine: Engine, guest: Guest, refs: Sequence[bodies.Ref]) -> None:
     for ref in refs if guest.queues is not None else ():
         seen_job(engine, guest, ref)
 
 
-def seen_job(engine: Engine, guest: Guest, ref: wire.Ref) -> JobView:
+def seen_job(engine: Engine, guest: Guest, ref: bodies.Ref) -> JobView:
     """The job, unless it is none of the asker's business: then it is as if there were none."""
     view = engine.job(ref)
     if not guest.may_see(view.queue):
@@ -215,18 +215,18 @@ def seen_job(engine: Engine, guest: Guest, ref: wire.Ref) -> JobView:
 # ── the verbs that only ask the engine ──────────────────────────────────────────────────────────────────────────────
 
 
-def _server(engine: Engine, call: Call) -> wire.ServerInfo:
-    return wire.ServerInfo(engine.database_id, __version__, wire.PROTOCOL, os.getpid())
+def _server(engine: Engine, call: Call) -> bodies.ServerInfo:
+    return bodies.ServerInfo(engine.database_id, __version__, wire.PROTOCOL, os.getpid())
 
 
 def _enqueue(engine: Engine, call: Call) -> Any:
-    body: wire.Enqueue = call.body
+    body: bodies.Enqueue = call.body
     _check_queues(call.guest, [spec.queue for spec in body.specs])
     return engine.enqueue(body.specs, request=_request(call.guest, body.request))
 
 
 def _enqueue_jobs(engine: Engine, call: Call) -> Any:
-    body: wire.EnqueueJobs = call.body
+    body: bodies.EnqueueJobs = call.body
     settings = engine.settings()
     specs = []
     for place, fields in enumerate(body.jobs):
@@ -246,7 +246,7 @@ def _request(guest: Guest, text: str | None) -> str | None:
 
 
 def _list_jobs(engine: Engine, call: Call) -> Any:
-    query: wire.JobsQuery = call.query
+    query: bodies.JobsQuery = call.query
     wanted = Filter(
         states=query.state,
         queue=query.queue,
@@ -293,7 +293,7 @@ def _lent(act: Callable[[Engine, int, Any], Any]) -> Verb:
         job = number(call.names["ref"], "job")
         if call.guest.queues is not None:
             seen_job(engine, call.guest, job)
-            if isinstance(call.body, wire.SpawnAsk):
+            if isinstance(call.body, bodies.SpawnAsk):
                 _check_queues(call.guest, [str(each["queue"]) for each in call.body.jobs if each.get("queue")])
         return act(engine, job, call.body)
 
@@ -316,7 +316,7 @@ def _edit(engine: Engine, call: Call) -> Any:
     return engine.edit(call.names["ref"], call.body)
 
 
-def _output(engine: Engine, ref: str, query: wire.OutputQuery) -> LiveOutput:
+def _output(engine: Engine, ref: str, query: bodies.OutputQuery) -> LiveOutput:
     return engine.output(ref, fence=query.fence, out=query.out, err=query.err)
 
 
@@ -324,50 +324,50 @@ def _queues(engine: Engine, call: Call) -> Any:
     return [view for view in engine.queues() if call.guest.may_see(view.name)]
 
 
-def _set_queue(engine: Engine, call: Call) -> wire.Nothing:
-    rules: wire.QueueRules = call.body
+def _set_queue(engine: Engine, call: Call) -> bodies.Nothing:
+    rules: bodies.QueueRules = call.body
     queue = call.names["queue"]
     _check_queues(call.guest, [queue])
     engine.set_queue(queue, serial=rules.serial, concurrency=rules.concurrency, max_depth=rules.max_depth)
-    return wire.Nothing()
+    return bodies.Nothing()
 
 
-def _pause(engine: Engine, call: Call) -> wire.Nothing:
+def _pause(engine: Engine, call: Call) -> bodies.Nothing:
     _check_queues(call.guest, [call.names["queue"]])
     engine.pause(call.names["queue"], call.body.for_s)
-    return wire.Nothing()
+    return bodies.Nothing()
 
 
-def _resume(engine: Engine, call: Call) -> wire.Nothing:
+def _resume(engine: Engine, call: Call) -> bodies.Nothing:
     _check_queues(call.guest, [call.names["queue"]])
     engine.resume(call.names["queue"])
-    return wire.Nothing()
+    return bodies.Nothing()
 
 
 def _pool_events(engine: Engine, call: Call) -> Any:
-    query: wire.PoolEventsQuery = call.query
+    query: bodies.PoolEventsQuery = call.query
     return engine.pool_events(query.pool, after=query.after, limit=query.limit)
 
 
-def _stop_pools(engine: Engine, call: Call) -> wire.Nothing:
+def _stop_pools(engine: Engine, call: Call) -> bodies.Nothing:
     known = {pool.id for pool in engine.pools()}
     if strange := [pool for pool in call.body.pools if pool not in known]:
         raise NotFound(f"no pool {strange[0]}; `covey worker list` shows what there is")
     engine.stop_pools(call.body.pools)
-    return wire.Nothing()
+    return bodies.Nothing()
 
 
-def _reap(engine: Engine, call: Call) -> wire.Reaped:
-    return wire.Reaped(engine.reap(call.pool, call.body.beat, call.body.reason))
+def _reap(engine: Engine, call: Call) -> bodies.Reaped:
+    return bodies.Reaped(engine.reap(call.pool, call.body.beat, call.body.reason))
 
 
-def _set_setting(engine: Engine, call: Call) -> wire.SettingValue:
-    return wire.SettingValue(*engine.set_setting(call.names["name"], call.body.value))
+def _set_setting(engine: Engine, call: Call) -> bodies.SettingValue:
+    return bodies.SettingValue(*engine.set_setting(call.names["name"], call.body.value))
 
 
-def _unset_setting(engine: Engine, call: Call) -> wire.SettingValue:
+def _unset_setting(engine: Engine, call: Call) -> bodies.SettingValue:
     name = engine.unset_setting(call.names["name"])
-    return wire.SettingValue(name, engine.settings()[name])
+    return bodies.SettingValue(name, engine.settings()[name])
 
 
 def _hide(engine: Engine, runs: Iterable[tuple[int, int]]) -> None:
@@ -410,7 +410,7 @@ VERBS: dict[str, Verb] = {
     "pool_views": lambda engine, call: engine.pool_views(),
     "pool_events": _pool_events,
     "stop_pools": _stop_pools,
-    "settings": lambda engine, call: wire.Settings(engine.settings(), engine.stored_settings()),
+    "settings": lambda engine, call: bodies.Settings(engine.settings(), engine.stored_settings()),
     "set_setting": _set_setting,
     "unset_setting": _unset_setting,
 }
