@@ -29,8 +29,10 @@ def run(quick: bool) -> Iterator[Figure | Remark]:
     try:
         engine.started()
         for number in range(1 if quick else 3):
-            place = Path(tempfile.mkdtemp(prefix=f"covey-yard-{number}-"))
-            with HarbourYard(place, engine) as yard:
+            with (
+                tempfile.TemporaryDirectory(prefix=f"covey-yard-{number}-") as place,
+                HarbourYard(Path(place), engine) as yard,
+            ):
                 cold.append(_cold(yard, engine))
                 warm += [_started_after(yard) for _ in range(10)]
                 yard.pools[-1].stop(signal.SIGINT)
