@@ -100,6 +100,7 @@ EXPECTED = {
     "lane_behind_locked": ["Index Scan using jobs_pkey"],
     "owned_lane_locked": ["Index Scan using jobs_lane"],
     "ready_lanes": ["jobs_ready"],
+    "ready_lanes_of": ["jobs_ready"],
     "claim": ["jobs_pkey", "payloads_pkey"],
     "claim_lane": ["Index Scan using jobs_ready", "jobs_pkey", "payloads_pkey"],
     "complete": ["jobs_pkey", "edges_waits_for"],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..core import tree
 from ..core.model import Claim, Want
-from ..store.store import Lane, Store
+from ..store.store import Lane, Sought, Store
 from .lanes import Lanes
 
 Pairs = Sequence[tuple[str, str]]  # (queue, kind)
@@ -21,13 +21,13 @@ class Claims:
 
     def __init__(self, store: Store, now: int, has_rules: bool) -> None:
         self._store, self._now, self._has_rules = store, now, has_rules
-        self._busy: dict[tuple[str, ...], Pairs] = {}  # kinds → where they wait
+        self._busy: dict[Sought, Pairs] = {}  # where such jobs wait
         self._wet: set[tuple[str, str]] = set()  # lanes, not serial ones, in which something was seen …
         self._dry: set[tuple[str, str]] = set()  # … and in which nothing is left
 
-    def know(self, kinds: Sequence[str], busy: Pairs) -> None:
+    def know(self, sought: Sought, busy: Pairs) -> None:
         """So much is known already."""
-        self._busy[tuple(kinds)] = busy
+        self._busy[sought] = busy
 
     def forget(self) -> None:
         """Other lanes may have work now."""
@@ -85,13 +85,10 @@ class Claims:
     def _lanes(self, want: Want, lanes: Lanes) -> list[Lane]:
         """Everything that may be claimed from now."""
         places = {kind: min(n, want.limit) for kind, n in want.places.items() if n > 0}
-        if want.queues is not None:
-            pairs: Pairs = [(queue, kind) for queue in want.queues for kind in places]
-        else:
-            kinds = tuple(places)
-            if kinds not in self._busy:
-                self._busy[kinds] = self._store.busy_lanes(kinds)
-            pairs = self._busy[kinds]
+        sought = Sought(want.queues, tuple(places))
+        if sought not in self._busy:
+            self._busy[sought] = self._store.busy_lanes(sought)
+        pairs = self._busy[sought]
         return lanes.of((pair for pair in pairs if pair not in self._dry) if self._dry else pairs, places)
 
     def _is_dry(self, lane: Lane) -> None:

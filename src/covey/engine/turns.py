@@ -16,7 +16,7 @@ from ..core.model import KINDS, Held, Kind, LostPool, PoolInfo, Registered, Repl
 from ..env import failpoint
 from ..errors import CoveyError, InvalidInput, Refused, Undone
 from ..store.dialect import Listener
-from ..store.store import Found
+from ..store.store import Found, Sought
 from . import duties, leftovers, sealing
 from .again import repeated
 from .claims import Claims
@@ -191,17 +191,17 @@ class Turns(Reports):
     def _take_together(self, turns: Sequence[Turn]) -> list[Answer]:
         """Inside a transaction. Locks: the pools' rows by id, queues, the trees of all reports, then turn by turn."""
         now, single = self.clock(), len(turns) == 1
-        kinds = _kinds_of_any_queue(turns[0]) if single else None
+        sought = _sought_by(turns[0]) if single else None
         found, busy = self.store.begin_turns(
-            [turn.pool for turn in turns], kinds, locked=not (single and _is_idle(turns[0]))
+            [turn.pool for turn in turns], sought, locked=not (single and _is_idle(turns[0]))
         )
         answers = {turn.pool: _refusal(turn, found.get(turn.pool)) for turn in turns}
         admitted = [turn for turn in turns if answers[turn.pool] is None]
         if admitted:
             *_, due_at, deadline_at, has_rules = found[admitted[0].pool]
             common = Common(now, Claims(self.store, now, has_rules), due_at, deadline_at)
-            if kinds is not None and busy is not None:
-                common.claims.know(kinds, busy)
+            if sought is not None and busy is not None:
+                common.claims.know(sought, busy)
             if has_rules:
                 self.store.lock_queues()
             unknown = self._unknown(admitted)
@@ -411,12 +411,12 @@ def _failure(turn: Turn, error: Exception) -> CoveyError:
     return failure
 
 
-def _kinds_of_any_queue(turn: Turn) -> list[str] | None:
-    """The kinds that are wanted from whichever queue has work, if that is all that is wanted."""
+def _sought_by(turn: Turn) -> Sought | None:
+    """What the turn looks for, if it is one thing."""
     (want,) = turn.wants if len(turn.wants) == 1 else (None,)
-    if want is None or want.queues is not None or want.limit <= 0:
+    if want is None or want.limit <= 0:
         return None
-    return [kind for kind, places in want.places.items() if places > 0]
+    return Sought(want.queues, tuple(kind for kind, places in want.places.items() if places > 0))
 
 
 def _earliest(*instants: int | None) -> int | None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 PLANNED: dict[str, tuple[dict[str, str], str]] = {
     "pool_for_turn": ({"pool": "bigint"}, "a bigint, b bigint, c text, d boolean, e bigint, f bigint, g boolean"),
     "ready_lanes": ({"kinds": "text"}, "a text, b text"),
+    "ready_lanes_of": ({"queues": "text", "kinds": "text"}, "a text, b text"),
     "insert_express": (
         {
             **dict.fromkeys(("queue", "kind", "task", "state"), "text"),

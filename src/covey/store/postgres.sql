@@ -161,6 +161,12 @@ with fresh as materialized (
 )
 select id from fresh
 
+-- name: ready_lanes_of
+-- With a limit, so that it stays one look at the index for each lane.
+select asked.queue, wanted.kind
+from json_array_elements_text(:queues::json) asked (queue), json_array_elements_text(:kinds::json) wanted (kind),
+     lateral (select 1 from {jobs} where state = 'pending' and queue = asked.queue and kind = wanted.kind limit 1) as one
+
 -- ── differs only in words ───────────────────────────────────────────────────────────────────────────────────────
 
 -- name: ready_lanes

@@ -260,6 +260,10 @@ with recursive busy (queue) as (
 select busy.queue, wanted.value from busy, json_each(:kinds) wanted
 where exists (select 1 from {jobs} where state = 'pending' and queue = busy.queue and kind = wanted.value)
 
+-- name: ready_lanes_of
+select asked.value, wanted.value from json_each(:queues) asked, json_each(:kinds) wanted
+where exists (select 1 from {jobs} where state = 'pending' and queue = asked.value and kind = wanted.value)
+
 -- name: ready_counts
 -- How many wait in each lane, counted no further than :limit.
 with recursive busy (queue) as (

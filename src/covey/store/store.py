@@ -32,6 +32,13 @@ Found = tuple[Any, ...]  # last turn's number, stop_requested_at, seal, cancels,
 LOCKED = ("lane", "free_lane", "owned_lane", "lane_from", "lane_behind")
 
 
+class Sought(NamedTuple):
+    """What sort of job is looked for: of these kinds, in these queues (None: in any)."""
+
+    queues: tuple[str, ...] | None
+    kinds: tuple[str, ...]
+
+
 class Lane(NamedTuple):
     """Where to look for pending jobs. ``owner``: of a serial queue only that tree's jobs (0: those that may pass)."""
 
@@ -61,7 +68,7 @@ class Store(Families):
                 self._sql[f"{name}_locked"] = f"{self._sql[name]}\nfor no key update skip locked"
         self._calls: dict[str, str] = {}
         self._frontiers: dict[tuple[str, str], Frontier] = {}
-        self._busy: dict[str, tuple[float, Tuples]] = {}  # kinds → until when it holds, lanes
+        self._busy: dict[Sought | str, tuple[float, Tuples]] = {}  # what was asked → until when it holds, lanes
 
     def plan(self) -> None:
         """Short statements are planned once from now on, where the database can do that. The tables must be there."""
@@ -266,9 +273,9 @@ class Store(Families):
             given, share = len(rows), share * 4
 
     def begin_turns(
-        self, pools: Sequence[int], kinds: Sequence[str] | None, *, locked: bool
+        self, pools: Sequence[int], sought: Sought | None, *, locked: bool
     ) -> tuple[dict[int, Found], Tuples | None]:
-        """What turns of these pools must know first, and with ``kinds`` also `busy_lanes`, where that saves a message.
+        """What turns of these pools must know first, and with ``sought`` also `busy_lanes`, where that saves a message.
 
         ``locked``: nobody else takes a turn for them, beats for them or gives them up meanwhile.
         """
@@ -276,15 +283,15 @@ class Store(Families):
             return self.look_at_pools(pools), None
         if locked:
             self._lock("lock_pools", pools=json_text(pools))
-        if kinds is None:
+        if sought is None:
             return self.look_at_pools(pools), None
         first = (self._text("pool_for_turn"), {"pool": pools[0]})
-        listed = json_text(kinds)
-        if (known := self._known_lanes(listed)) is not None:
+        statement, asked = _asking_for(sought)
+        if (known := self._known_lanes(sought)) is not None:
             return self.look_at_pools(pools), known
         began = time.monotonic()
-        found, lanes = self.dialect.queries(first, (self._text("ready_lanes"), {"kinds": listed}))
-        return dict(zip(pools, found, strict=False)), self._keep_lanes(listed, lanes, began)
+        found, lanes = self.dialect.queries(first, (self._text(statement), asked))
+        return dict(zip(pools, found, strict=False)), self._keep_lanes(sought, lanes, began)
 
     def look_at_pools(self, pools: Sequence[int]) -> dict[int, Found]:
         """Of those that are known: what `pool_for_turn` says of each."""
@@ -298,33 +305,32 @@ class Store(Families):
             return [(pools[0], *row) for row in self.ask("held_by", pool=pools[0])]
         return self.ask("held_by_pools", pools=json_text(pools))
 
-    def busy_lanes(self, kinds: Sequence[str]) -> Tuples:
-        """(queue, kind) of everything that waits, of these kinds."""
-        listed = json_text(kinds)
+    def busy_lanes(self, sought: Sought) -> Tuples:
+        """(queue, kind) of everything of that sort that waits. A look that took long is not repeated at once."""
+        statement, asked = _asking_for(sought)
         if not self.dialect.row_locks:
-            return self.ask("ready_lanes", kinds=listed)
-        if (known := self._known_lanes(listed)) is not None:
+            return self.ask(statement, **asked)
+        if (known := self._known_lanes(sought)) is not None:
             return known
         began = time.monotonic()
-        return self._keep_lanes(listed, self.ask("ready_lanes", kinds=listed), began)
+        return self._keep_lanes(sought, self.ask(statement, **asked), began)
 
     def ready_counts(self, kinds: Sequence[str], limit: int) -> Tuples:
         """(queue, kind, how many wait, counted no further than ``limit``) of everything that waits."""
         asked = {"kinds": json_text(kinds), "limit": limit}
-        known_as = f"{asked['kinds']} counted"
-        if self.dialect.row_locks and (known := self._known_lanes(known_as)) is not None:
+        if self.dialect.row_locks and (known := self._known_lanes("counted")) is not None:
             return known
         began = time.monotonic()
-        return self._keep_lanes(known_as, [row for row in self.ask("ready_counts", **asked) if row[2]], began)
+        return self._keep_lanes("counted", [row for row in self.ask("ready_counts", **asked) if row[2]], began)
 
-    def _known_lanes(self, kinds: str) -> Tuples | None:
-        until, lanes = self._busy.get(kinds, (0.0, []))
+    def _known_lanes(self, asked: Sought | str) -> Tuples | None:
+        until, lanes = self._busy.get(asked, (0.0, []))
         return lanes if time.monotonic() < until else None
 
-    def _keep_lanes(self, kinds: str, lanes: Tuples, began: float) -> Tuples:
+    def _keep_lanes(self, asked: Sought | str, lanes: Tuples, began: float) -> Tuples:
         """A look that took long is not repeated at once (frontier.py)."""
         now = time.monotonic()
-        self._busy[kinds] = (now + (now - began) * SHARE if now - began > SLOW_S else 0.0, lanes)
+        self._busy[asked] = (now + (now - began) * SHARE if now - began > SLOW_S else 0.0, lanes)
         return lanes
 
     def claim_lane(self, pool: int, lane: Lane, now: int, *, idle: bool) -> list[Claim] | None:
@@ -439,3 +445,10 @@ def _job_values(id: int, spec: Spec, run_at: int | None, now: int) -> tuple[Any,
         spec.created_by,
         spec.cwd,
     )
+
+
+def _asking_for(sought: Sought) -> tuple[str, dict[str, str]]:
+    kinds = json_text(sought.kinds)
+    if sought.queues is None:
+        return "ready_lanes", {"kinds": kinds}
+    return "ready_lanes_of", {"queues": json_text(sought.queues), "kinds": kinds}
