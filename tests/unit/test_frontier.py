@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from covey.store.frontier import LASTS_S, SLOW_LOOKS, SLOW_S, Frontier
+from covey.store.frontier import LASTS_S, SLOW_LOOKS, SLOW_S, Frontier, Survey
 
 
 class Lane:
@@ -75,3 +75,18 @@ def test_the_long_way_takes_a_small_share_of_the_time() -> None:
         lane.now += 0.1
         lane.look()
     assert lane.asked.count("whole") == SLOW_LOOKS
+
+
+def test_which_lanes_have_work_is_asked_anew_each_time_while_that_is_quick_or_seldom_slow() -> None:
+    survey = Survey()
+    for took in (0.0, SLOW_S * 2, SLOW_S * 2, 0.0, SLOW_S * 2):
+        survey.note(100.0, 100.0 + took, [("default", "sync")])
+        assert survey.known(100.0 + took) is None
+
+
+def test_after_several_slow_looks_the_answer_is_kept_for_twenty_times_as_long_as_it_took() -> None:
+    survey = Survey()
+    for _ in range(SLOW_LOOKS):
+        survey.note(100.0, 100.1, [("default", "sync")])
+    assert survey.known(102.0) == [("default", "sync")]
+    assert survey.known(102.2) is None

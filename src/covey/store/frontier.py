@@ -56,3 +56,20 @@ class Frontier(Struct):
     def advance(self, rows: Rows) -> None:
         if rows:
             self.key = (-rows[0][0], rows[0][1], rows[0][2])
+
+
+class Survey(Struct):
+    """Which lanes have work: a look at all of them passes the same dead entries, so it is kept for a while too."""
+
+    slow: int = 0
+    until: float = 0.0
+    lanes: Rows = []
+
+    def known(self, now: float) -> Rows | None:
+        return self.lanes if now < self.until else None
+
+    def note(self, began: float, ended: float, lanes: Rows) -> None:
+        took = ended - began
+        self.slow = self.slow + 1 if took > SLOW_S else 0
+        if self.slow >= SLOW_LOOKS:
+            self.until, self.lanes = ended + took * SHARE, lanes

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from ..core.model import Claim, LostPool, PoolEvent, PoolInfo, Report, Row, Spec
 from . import statements
 from .dialect import Dialect, Listener
 from .families import Families, json_text
-from .frontier import SHARE, SLOW_S, Frontier
+from .frontier import Frontier, Survey
 
 Tuples = list[tuple[Any, ...]]
 Found = tuple[Any, ...]  # last turn's number, stop_requested_at, seal, cancels, due_at, deadline_at, has_rules
@@ -68,7 +68,7 @@ class Store(Families):
                 self._sql[f"{name}_locked"] = f"{self._sql[name]}\nfor no key update skip locked"
         self._calls: dict[str, str] = {}
         self._frontiers: dict[tuple[str, str], Frontier] = {}
-        self._busy: dict[Sought | str, tuple[float, Tuples]] = {}  # what was asked → until when it holds, lanes
+        self._surveys: dict[Sought | str, Survey] = {}  # by what was asked
 
     def plan(self) -> None:
         """Short statements are planned once from now on, where the database can do that. The tables must be there."""
@@ -285,13 +285,15 @@ class Store(Families):
             self._lock("lock_pools", pools=json_text(pools))
         if sought is None:
             return self.look_at_pools(pools), None
-        first = (self._text("pool_for_turn"), {"pool": pools[0]})
-        statement, asked = _asking_for(sought)
-        if (known := self._known_lanes(sought)) is not None:
-            return self.look_at_pools(pools), known
+        survey = self._surveys.setdefault(sought, Survey())
         began = time.monotonic()
+        if (known := survey.known(began)) is not None:
+            return self.look_at_pools(pools), known
+        statement, asked = _asking_for(sought)
+        first = (self._text("pool_for_turn"), {"pool": pools[0]})
         found, lanes = self.dialect.queries(first, (self._text(statement), asked))
-        return dict(zip(pools, found, strict=False)), self._keep_lanes(sought, lanes, began)
+        survey.note(began, time.monotonic(), lanes)
+        return dict(zip(pools, found, strict=False)), lanes
 
     def look_at_pools(self, pools: Sequence[int]) -> dict[int, Found]:
         """Of those that are known: what `pool_for_turn` says of each."""
@@ -306,32 +308,24 @@ class Store(Families):
         return self.ask("held_by_pools", pools=json_text(pools))
 
     def busy_lanes(self, sought: Sought) -> Tuples:
-        """(queue, kind) of everything of that sort that waits. A look that took long is not repeated at once."""
+        """(queue, kind) of everything of that sort that waits."""
         statement, asked = _asking_for(sought)
-        if not self.dialect.row_locks:
-            return self.ask(statement, **asked)
-        if (known := self._known_lanes(sought)) is not None:
-            return known
-        began = time.monotonic()
-        return self._keep_lanes(sought, self.ask(statement, **asked), began)
+        return self._surveyed(sought, lambda: self.ask(statement, **asked))
 
     def ready_counts(self, kinds: Sequence[str], limit: int) -> Tuples:
         """(queue, kind, how many wait, counted no further than ``limit``) of everything that waits."""
         asked = {"kinds": json_text(kinds), "limit": limit}
-        if self.dialect.row_locks and (known := self._known_lanes("counted")) is not None:
-            return known
+        return self._surveyed("counted", lambda: [row for row in self.ask("ready_counts", **asked) if row[2]])
+
+    def _surveyed(self, what: Sought | str, look: Callable[[], Tuples]) -> Tuples:
+        if not self.dialect.row_locks:
+            return look()
+        survey = self._surveys.setdefault(what, Survey())
         began = time.monotonic()
-        return self._keep_lanes("counted", [row for row in self.ask("ready_counts", **asked) if row[2]], began)
-
-    def _known_lanes(self, asked: Sought | str) -> Tuples | None:
-        until, lanes = self._busy.get(asked, (0.0, []))
-        return lanes if time.monotonic() < until else None
-
-    def _keep_lanes(self, asked: Sought | str, lanes: Tuples, began: float) -> Tuples:
-        """A look that took long is not repeated at once (frontier.py)."""
-        now = time.monotonic()
-        self._busy[asked] = (now + (now - began) * SHARE if now - began > SLOW_S else 0.0, lanes)
-        return lanes
+        if (known := survey.known(began)) is None:
+            known = look()
+            survey.note(began, time.monotonic(), known)
+        return known
 
     def claim_lane(self, pool: int, lane: Lane, now: int, *, idle: bool) -> list[Claim] | None:
         """The next jobs of a lane without rules are the pool's: found and claimed in one statement.
