@@ -82,7 +82,6 @@ EXPECTED = {
     "id_of_key": ["jobs_key (key=?)"],
     "id_of_unique_key": ["jobs_unique_key (unique_key=?)"],
     "ready_lanes": ["jobs_ready"],
-    "ready_lanes_of": ["COVERING INDEX jobs_ready (queue=? AND kind=?)"],
     "position": ["jobs_ready (queue=?"],
     "pool_for_turn": ["jobs_held (pool=?)", "jobs_due", "jobs_deadline"],
     "pools_for_turns": ["pools USING INTEGER PRIMARY KEY", "jobs_held (pool=?)", "jobs_due", "jobs_deadline"],

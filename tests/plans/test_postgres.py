@@ -47,6 +47,8 @@ PARAMS: dict[str, Any] = {
     "state": "cancelled",
     "error": "no",
     "was": "pending",
+    "turn_no": 5,
+    "most": '{"command": 10, "sync": 10}',
 }
 
 
@@ -100,9 +102,16 @@ EXPECTED = {
     "lane_behind_locked": ["Index Scan using jobs_pkey"],
     "owned_lane_locked": ["Index Scan using jobs_lane"],
     "ready_lanes": ["jobs_ready"],
-    "ready_lanes_of": ["jobs_ready"],
     "claim": ["jobs_pkey", "payloads_pkey"],
     "claim_lane": ["Index Scan using jobs_ready", "jobs_pkey", "payloads_pkey"],
+    "claim_idle": [
+        "Index Scan using jobs_ready",
+        "jobs_pkey",
+        "payloads_pkey",
+        "jobs_due",
+        "jobs_deadline",
+        "jobs_stopping",
+    ],
     "complete": ["jobs_pkey", "edges_waits_for"],
     "lock_families": ["jobs_pkey"],
     "lock_trees": ["jobs_pkey"],

@@ -5,7 +5,7 @@ The local Engine implements both. A pool, the command line and the Python API kn
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from msgspec import UNSET, UnsetType
@@ -57,6 +57,10 @@ class Source(Protocol):
 
     def wake(self) -> None:
         """A `wait` of another thread returns at once."""
+        ...
+
+    def while_waiting(self, work: Callable[[], None]) -> None:
+        """From now on ``work`` may be done in the middle of a turn, by the thread that takes it, while others work."""
         ...
 
     def pools(self) -> list[LostPool]: ...

@@ -54,11 +54,11 @@ class Claims:
         claims = self._take_lane(pool, want, found[0]) if lanes.plain and len(found) == 1 else None
         if claims is None:
             claims = self._take_merged(pool, want, found, lanes)
-        self._tell_families(claims)
+        self.tell_families(claims)
         return claims
 
     def _take_lane(self, pool: int, want: Want, lane: Lane) -> list[Claim] | None:
-        most = lane.most if lane.kind == "async" else min(lane.most, _bound(want))
+        most = min(lane.most, most_of(want)[lane.kind])
         claims = self._store.claim_lane(pool, lane._replace(most=most), self._now, idle=want.idle)
         if claims == [] and most > 0 and want.idle:
             self._is_dry(lane)
@@ -96,7 +96,7 @@ class Claims:
         if not lane.serial:
             self._dry.add((lane.queue, lane.kind))
 
-    def _tell_families(self, claims: Sequence[Claim]) -> None:
+    def tell_families(self, claims: Sequence[Claim]) -> None:
         """Each claim has what its run must know of its tree: the time that is left, its children, failed siblings."""
         parents = {claim.parent_id for claim in claims if claim.parent_id is not None}
         failed = self._store.failed_outcomes(parents) if parents else {}
@@ -107,6 +107,12 @@ class Claims:
                 claim.timeout_s = tree.time_left_s(claim.timeout_s, claim.tree_deadline_at, self._now)
             if claim.phase == "join":
                 claim.children = self._store.outcomes(claim.id)
+
+
+def most_of(want: Want) -> dict[str, int]:
+    """How many of each kind, if there were nothing else."""
+    most = {"async": want.limit}
+    return {kind: min(places, most.get(kind, _bound(want))) for kind, places in want.places.items() if places > 0}
 
 
 def _bound(want: Want) -> int:

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -19,7 +19,7 @@ from ..store.dialect import Listener
 from ..store.store import Found, Sought
 from . import duties, leftovers, sealing
 from .again import repeated
-from .claims import Claims
+from .claims import Claims, most_of
 from .lanes import Lanes
 from .reports import Reports
 from .sealing import writing
@@ -130,6 +130,8 @@ class Turns(Reports):
         if _is_idle(turn) and not self.store.dialect.row_locks and (seen := self._peek([turn])):
             return _reply(seen[turn.pool])
         failpoint("turn.before_begin")
+        if _is_idle(turn) and self.store.dialect.row_locks and (answer := self._take_idle(turn)):
+            return _reply(answer)
         return _reply(self._take([turn])[0])
 
     def turns(self, turns: Sequence[Turn]) -> list[Answer]:
@@ -187,6 +189,30 @@ class Turns(Reports):
         if any(isinstance(answer, Reply) and answer.claims for answer in answers):
             self._empty_polls = 0
         return answers
+
+    @repeated
+    def _take_idle(self, turn: Turn) -> Answer | None:
+        """The turn in one message, if that is all it takes: nothing is there, or jobs of one lane without rules."""
+        now, sought = self.clock(), _sought_by(turn)
+        if sought is None or now >= self._duties_at:
+            return None
+        (want,) = turn.wants
+        taken = self.store.claim_idle(turn.pool, turn.number, sought, most_of(want), now, idle=want.idle)
+        if taken is None:
+            return None
+        failpoint("turn.after_commit")
+        found, lanes, claims = taken
+        if refused := _refusal(turn, found):
+            return refused
+        assert found is not None
+        _, stop, _, cancels, due_at, deadline_at, has_rules = found
+        next_due_at = _earliest(due_at, deadline_at)
+        if claims:
+            self._empty_polls = 0
+            Claims(self.store, now, has_rules).tell_families(claims)
+        elif stop or cancels or lanes > 1 or (lanes and has_rules) or (next_due_at is not None and next_due_at <= now):
+            return None
+        return Reply(claims, [], [], next_due_at=next_due_at, now=now)
 
     def _take_together(self, turns: Sequence[Turn]) -> list[Answer]:
         """Inside a transaction. Locks: the pools' rows by id, queues, the trees of all reports, then turn by turn."""
@@ -368,6 +394,9 @@ class Turns(Reports):
     def wake(self) -> None:
         if ear := self._listen():
             ear.wake()
+
+    def while_waiting(self, work: Callable[[], None]) -> None:
+        self.store.dialect.while_waiting(work)
 
     def _listen(self) -> Listener | None:
         with self._listening:  # `wait` and `wake` come from two threads

@@ -158,7 +158,7 @@ class Views:
             oldest = self.store.value("oldest_pending")
             next_run_at = self.store.value("next_due")
             orphans = self.store.value("orphans")
-            waiting = self.store.ask("ready_lanes", kinds=json.dumps(KINDS))
+            waiting = self.store.ask("ready_lanes", queues=None, kinds=json.dumps(KINDS))
             stored: dict[str, str] = dict(self.store.ask("config"))
         totals: dict[str, int] = {state: sum(per.get(state, 0) for per in counts.values()) for state in STATES}
         living = [pool for pool in pools if is_alive(pool)]

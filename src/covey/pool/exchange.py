@@ -68,6 +68,7 @@ class Exchange:
         self.on_reply: Callable[[Reply], None] = lambda reply: None  # called in the store thread
         # Likewise, before it waits. True: there is something to do after all.
         self.on_rest: Callable[[], bool] = lambda: False
+        self.on_wait: Callable[[], None] = lambda: None  # likewise, in the middle of a turn
         self.on_crash: Callable[[], None] = lambda: None  # likewise; `crashed` says why
         self.crashed: BaseException | None = None
         self._source, self._neighbours, self._log = source, neighbours, log
@@ -97,6 +98,7 @@ class Exchange:
     # ── called by the main thread ───────────────────────────────────────────────────────────────────────────────────
 
     def start(self) -> None:
+        self._source.while_waiting(self.on_wait)
         self._thread.start()
 
     def report(self, reports: list[Report]) -> None:

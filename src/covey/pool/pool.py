@@ -106,6 +106,7 @@ class Pool:
         self._exchange.on_reply = self._on_reply
         self._exchange.on_rest = self._on_rest
         self._exchange.on_crash = partial(os.eventfd_write, self._bell, 1)
+        self._exchange.on_wait = self._meanwhile
         self._exchange.start()
         failpoint("pool.started")
         while True:
@@ -231,6 +232,14 @@ class Pool:
             self._hot = False
             for member in self._crew.members.values():
                 self.on_joined(member)
+
+    def _meanwhile(self) -> None:
+        """In the store thread, in the middle of a turn: the server is not the only one at work."""
+        if self._hot and self._lock.acquire(blocking=False):
+            try:
+                self._collect()
+            finally:
+                self._lock.release()
 
     def _collect(self) -> bool:
         """What the workers have sent by now is on its way to the store."""

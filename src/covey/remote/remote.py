@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -156,6 +156,9 @@ class Remote:
 
     def wake(self) -> None:
         self._poller.wake()
+
+    def while_waiting(self, work: Callable[[], None]) -> None:
+        """A turn is one request here: its answer is waited for, and nothing else is done."""
 
     def pools(self) -> list[LostPool]:
         found: list[LostPool] = self._ask("lost_pools")

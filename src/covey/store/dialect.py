@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -41,6 +41,10 @@ class Dialect(Protocol):
 
     def express(self, sql: str, params: Params, hint: tuple[str, Params]) -> int | None:
         """A whole transaction in one message: a statement that answers an id (and takes a :token), and a hint."""
+        ...
+
+    def at_once(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
+        """A whole unmarked transaction in one message: what this one statement answers."""
         ...
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -94,5 +98,12 @@ class Dialect(Protocol):
         ...
 
     def listen(self, who: str) -> Listener: ...
+
+    def while_waiting(self, work: Callable[[], None]) -> None:
+        """From now on ``work`` may be done in the middle of anything, by the same thread, while a server works.
+
+        It must ask nothing of the database.
+        """
+        ...
 
     def close(self) -> None: ...

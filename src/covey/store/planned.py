@@ -11,11 +11,29 @@ import hashlib
 import re
 from collections.abc import Mapping
 
+# What a statement answers about a pool, and about a claim: types, under names that are no column's.
+POOL = "a1 bigint, a2 bigint, a3 text, a4 boolean, a5 bigint, a6 bigint, a7 boolean"
+CLAIM = (
+    "b1 bigint, b2 bigint, b3 text, b4 text, b5 integer, b6 bigint, b7 double precision, b8 text, b9 text, c1 text, "
+    "c2 smallint, c3 integer, c4 text, c5 bigint, c6 text, c7 integer, c8 bigint, c9 bigint, d1 bigint, d2 smallint, "
+    "d3 text, d4 bigint"
+)
 # name → its parameters, in the order of the call, and what it answers
 PLANNED: dict[str, tuple[dict[str, str], str]] = {
-    "pool_for_turn": ({"pool": "bigint"}, "a bigint, b bigint, c text, d boolean, e bigint, f bigint, g boolean"),
-    "ready_lanes": ({"kinds": "text"}, "a text, b text"),
-    "ready_lanes_of": ({"queues": "text", "kinds": "text"}, "a text, b text"),
+    "pool_for_turn": ({"pool": "bigint"}, POOL),
+    "ready_lanes": ({"queues": "text", "kinds": "text"}, "a text, b text"),
+    "claim_idle": (
+        {
+            **dict.fromkeys(("pool", "turn_no", "now", "lonely"), "bigint"),
+            **dict.fromkeys(("queues", "kinds", "most"), "text"),
+        },
+        f"{POOL}, lanes bigint, {CLAIM}",
+    ),
+    "lock_families": ({"ids": "text"}, "a bigint"),
+    "complete": (
+        {"pool": "bigint", "done": "text", "now": "bigint"},
+        "a bigint, b bigint, c integer, d bigint, e boolean",
+    ),
     "insert_express": (
         {
             **dict.fromkeys(("queue", "kind", "task", "state"), "text"),
@@ -40,9 +58,7 @@ PLANNED: dict[str, tuple[dict[str, str], str]] = {
             "kind": "text",
             "limit": "bigint",
         },
-        "a bigint, b bigint, c text, d text, e integer, f bigint, g double precision, h text, i text, j text, "
-        "k smallint, l integer, m text, n bigint, o text, p integer, q bigint, r bigint, s bigint, t smallint, "
-        "u text, v bigint, w bigint",
+        f"{CLAIM}, place bigint",
     ),
 }
 # A plan is kept for as long as the session lasts: it must not be that of an empty table.

@@ -26,6 +26,7 @@ from . import planned
 from .bulk import Insert, answers, insert_of, placeholders
 from .dialect import Listener, Params
 from .listening import Ears
+from .session import Session
 from .statements import MACROS, written_out
 from .target import Target
 
@@ -70,7 +71,8 @@ class Postgres:
         self._timeout_s = timeout_s
         self._lock = threading.RLock()
         self._pid = os.getpid()
-        self._db: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._db: Session | None = None
+        self._meanwhile: Callable[[], None] | None = None
         self._inside = False
         self._unfit = False  # the session is no good for writing: after a failover another host of the URL may be
         self._begun = False  # whether the server knows of the transaction
@@ -127,6 +129,24 @@ class Postgres:
             asked = f"select job from {self.prefix}receipts where token = '{token}'"
             kept = self._persistently(lambda: self._run(asked, None))
             return int(kept[0][0]) if kept else None
+
+    def at_once(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
+        with self._lock:
+            self._refuse_other_process()
+            self._connect(PATIENCE_S)
+            asked = self._bound(placeholders(sql), params)
+            try:
+                failpoint("store.before_commit")
+                text = "; ".join([self._begin_text(False, self._timeout_s), asked, "commit"])
+                found = self._run_all(text, None)[2]  # after BEGIN and its settings
+            except StoreError as error:
+                if self._is_lost():
+                    raise Unknown(f"{self.url}: the connection was lost during COMMIT ({error})") from None
+                if self._is_in_transaction():
+                    self._run("rollback", None)
+                raise
+        failpoint("store.after_commit")
+        return found
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -230,6 +250,12 @@ class Postgres:
     def listen(self, who: str) -> Listener:
         self._refuse_other_process()
         return self._ears.listen(who)
+
+    def while_waiting(self, work: Callable[[], None]) -> None:
+        with self._lock:
+            self._meanwhile = work
+            if self._db is not None:
+                self._db.meanwhile = work
 
     def close(self) -> None:
         """Nothing is open. In a forked child the parent's connection is left alone."""
@@ -393,7 +419,7 @@ class Postgres:
 
     # ── the connection ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _session(self) -> psycopg.Connection[tuple[Any, ...]]:
+    def _session(self) -> Session:
         if self._db is None or self._db.closed:
             raise Undone(f"{self.url}: the connection is lost")
         return self._db
@@ -406,13 +432,14 @@ class Postgres:
         pause_s = 0.02
         while True:
             try:
-                self._db = psycopg.connect(
+                self._db = Session.connect(
                     self._target.conninfo,
                     autocommit=True,
                     prepare_threshold=None,
                     cursor_factory=psycopg.ClientCursor,
                 )
                 self._sample_clock()
+                self._db.meanwhile = self._meanwhile
                 return
             except (psycopg.OperationalError, Undone) as error:
                 self._drop()

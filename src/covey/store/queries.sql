@@ -251,18 +251,17 @@ insert into {events} (at, kind, pool, worker, text)
 select :now, 'parent_died', pool, name, :text from {workers} where pool = :pool and state <> 'dead'
 
 -- name: ready_lanes
+-- Of these queues, or of all.
 with recursive busy (queue) as (
-    select min(queue) from {jobs} where state = 'pending'
+    select min(queue) from {jobs} where state = 'pending' and :queues is null
     union all
     select (select min(queue) from {jobs} where state = 'pending' and queue > busy.queue)
     from busy where busy.queue is not null
+), asked (queue) as (
+    select queue from busy union all select value from json_each(:queues)
 )
-select busy.queue, wanted.value from busy, json_each(:kinds) wanted
-where exists (select 1 from {jobs} where state = 'pending' and queue = busy.queue and kind = wanted.value)
-
--- name: ready_lanes_of
-select asked.value, wanted.value from json_each(:queues) asked, json_each(:kinds) wanted
-where exists (select 1 from {jobs} where state = 'pending' and queue = asked.value and kind = wanted.value)
+select asked.queue, wanted.value from asked, json_each(:kinds) wanted
+where exists (select 1 from {jobs} where state = 'pending' and queue = asked.queue and kind = wanted.value)
 
 -- name: ready_counts
 -- How many wait in each lane, counted no further than :limit.

@@ -11,7 +11,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import apsw
@@ -160,6 +160,9 @@ class Sqlite:
     def express(self, sql: str, params: Params, hint: tuple[str, Params]) -> int | None:
         raise NotImplementedError("SQLite has no messages")
 
+    def at_once(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
+        raise NotImplementedError("SQLite has no messages")
+
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
         self._refuse_other_process()
@@ -217,6 +220,9 @@ class Sqlite:
 
     def listen(self, who: str) -> Listener:
         return self._bell.listen(who)
+
+    def while_waiting(self, work: Callable[[], None]) -> None:
+        """There is no server that one could wait for."""
 
     def close(self) -> None:
         """Nothing is open. In a forked child the parent's connection is left alone."""

@@ -38,6 +38,9 @@ class Sought(NamedTuple):
     queues: tuple[str, ...] | None
     kinds: tuple[str, ...]
 
+    def asked(self) -> dict[str, str | None]:
+        return {"queues": None if self.queues is None else json_text(self.queues), "kinds": json_text(self.kinds)}
+
 
 class Lane(NamedTuple):
     """Where to look for pending jobs. ``owner``: of a serial queue only that tree's jobs (0: those that may pass)."""
@@ -68,6 +71,7 @@ class Store(Families):
                 self._sql[f"{name}_locked"] = f"{self._sql[name]}\nfor no key update skip locked"
         self._calls: dict[str, str] = {}
         self._frontiers: dict[tuple[str, str], Frontier] = {}
+        self._shortcut = Frontier()  # of `claim_idle`: not taken for a while once it has become slow
         self._surveys: dict[Sought | str, Survey] = {}  # by what was asked
 
     def plan(self) -> None:
@@ -139,7 +143,7 @@ class Store(Families):
     def _lock(self, statement: str, **params: Any) -> None:
         """Before whatever is asked next."""
         if self.dialect.row_locks:
-            self.dialect.also(self._sql[statement], params)
+            self.dialect.also(self._text(statement), params)
 
     # ── enqueue ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -289,9 +293,8 @@ class Store(Families):
         began = time.monotonic()
         if (known := survey.known(began)) is not None:
             return self.look_at_pools(pools), known
-        statement, asked = _asking_for(sought)
         first = (self._text("pool_for_turn"), {"pool": pools[0]})
-        found, lanes = self.dialect.queries(first, (self._text(statement), asked))
+        found, lanes = self.dialect.queries(first, (self._text("ready_lanes"), sought.asked()))
         survey.note(began, time.monotonic(), lanes)
         return dict(zip(pools, found, strict=False)), lanes
 
@@ -309,8 +312,7 @@ class Store(Families):
 
     def busy_lanes(self, sought: Sought) -> Tuples:
         """(queue, kind) of everything of that sort that waits."""
-        statement, asked = _asking_for(sought)
-        return self._surveyed(sought, lambda: self.ask(statement, **asked))
+        return self._surveyed(sought, lambda: self.ask("ready_lanes", **sought.asked()))
 
     def ready_counts(self, kinds: Sequence[str], limit: int) -> Tuples:
         """(queue, kind, how many wait, counted no further than ``limit``) of everything that waits."""
@@ -343,6 +345,24 @@ class Store(Families):
         rows = self.ask("claim_lane", pool=pool, now=now, lonely=lonely, **where)
         frontier.note(began, time.monotonic(), lane.most, [(-row[13], row[-1], row[0]) for row in rows[:1]])
         return [Claim(*row[:-1]) for row in rows]
+
+    def claim_idle(
+        self, pool: int, number: int, sought: Sought, most: Mapping[str, int], now: int, *, idle: bool
+    ) -> tuple[Found | None, int, list[Claim]] | None:
+        """A whole turn of a pool that has nothing to tell: what `pool_for_turn` says, how many lanes have work, claims.
+
+        None where there is no quicker way than turns usually take.
+        """
+        began = time.monotonic()
+        if "claim_idle" not in self._calls or began < self._shortcut.until:
+            return None
+        asked = {"pool": pool, "turn_no": number, "now": now, "lonely": 1 << 30 if idle else LONELY}
+        rows = self.dialect.at_once(self._calls["claim_idle"], {**asked, **sought.asked(), "most": json_text(most)})
+        self._shortcut.note(began, time.monotonic(), len(rows), [])
+        if not rows:
+            return None, 0, []
+        claims = [Claim(*row[8:]) for row in rows if row[8] is not None]
+        return rows[0][:7], rows[0][7], claims
 
     def _pending(self, lane: Lane, limit: int, suffix: str) -> Tuples:
         if not lane.serial:
@@ -439,10 +459,3 @@ def _job_values(id: int, spec: Spec, run_at: int | None, now: int) -> tuple[Any,
         spec.created_by,
         spec.cwd,
     )
-
-
-def _asking_for(sought: Sought) -> tuple[str, dict[str, str]]:
-    kinds = json_text(sought.kinds)
-    if sought.queues is None:
-        return "ready_lanes", {"kinds": kinds}
-    return "ready_lanes_of", {"queues": json_text(sought.queues), "kinds": kinds}
