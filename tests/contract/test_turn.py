@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -313,3 +314,13 @@ def test_a_turn_never_needs_more_than_its_own_words(engine: Engine) -> None:
     pool = HandPool(engine)
     reply = engine.turn(Turn(pool=pool.id, database_id=pool.database_id, number=1))
     assert (reply.claims, reply.cancels, reply.refused, reply.lost, reply.stop) == ([], [], [], False, False)
+
+
+def test_what_a_pool_does_meanwhile_disturbs_no_turn(engine: Engine, pool: HandPool) -> None:
+    """It may be asked for never, once or often, by the thread that takes the turn."""
+    threads: list[int] = []
+    engine.while_waiting(lambda: threads.append(threading.get_ident()))
+    (job,) = engine.enqueue([command()])
+    pool.succeed(pool.claim_one())
+    assert engine.job(job.id).state == "completed"
+    assert set(threads) <= {threading.get_ident()}
