@@ -253,6 +253,7 @@ class Sqlite:
             other.execute("pragma journal_mode = delete").fetchall()
             # Another queue from now on: its pools must not take those of the original for their own lost ones.
             other.execute("update meta set database_id = ?; delete from pools", (new_database_id(),)).fetchall()
+            failpoint("backup.before_replace")
         except BaseException:
             other.close()
             with contextlib.suppress(OSError):
@@ -273,6 +274,7 @@ class Sqlite:
                 self._gate.enter(self._timeout_s)
             try:
                 self._db.execute("vacuum")
+                failpoint("vacuum.before_checkpoint")
                 self._db.execute("pragma wal_checkpoint(truncate)").fetchall()
             finally:
                 if self._gate:

@@ -7,10 +7,11 @@ import os
 import pickle
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .. import env
@@ -94,35 +95,63 @@ class Child:
                     pipe.close()
 
 
-def in_fork(work: Callable[[], T]) -> T:
-    """What ``work`` answers in a forked child, with all that a fork inherits; its exception is raised here."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.close(reader)
-            answer: tuple[bool, Any]
+class Fork:
+    """A forked child, with all that a fork inherits. It works until it has an answer, and waits to be asked for more.
+
+    Leaving the block ends it for certain.
+    """
+
+    def __init__(self, work: Iterable[object]) -> None:
+        self._ours, theirs = socket.socketpair()
+        self.pid = os.fork()
+        if self.pid == 0:
             try:
-                answer = (True, work())
-            except BaseException as error:
-                answer = (False, (type(error), str(error), traceback.format_exc()))
-            with open(writer, "wb") as pipe:
-                pickle.dump(answer, pipe)
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writer)
-    with open(reader, "rb") as pipe:
-        data = pipe.read()
-    os.waitpid(pid, 0)
-    if not data:
-        raise AssertionError("the child died without an answer")
-    fine, value = pickle.loads(data)
-    if not fine:
+                self._ours.close()
+                _answer(theirs, work)
+            finally:
+                os._exit(0)
+        theirs.close()
+        self._replies = self._ours.makefile("rb")
+
+    def ask(self) -> Any:
+        """The next thing that it answers. Its exception is raised here; EOFError: it died before it could answer."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._ours.send(b"?")
+        try:
+            fine, value = pickle.load(self._replies)
+        except (EOFError, ConnectionResetError):
+            raise EOFError("the child died without an answer") from None
+        if fine:
+            return value
         kind, text, trace = value
         raise AssertionError(trace) if not issubclass(kind, Exception) else ForkError(kind, text, trace)
-    answered: T = value
+
+    def __enter__(self) -> Fork:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._replies.close()
+        self._ours.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+def _answer(parent: socket.socket, work: Iterable[object]) -> None:
+    answers = iter(work)
+    while parent.recv(1):
+        reply: tuple[bool, Any]
+        try:
+            reply = (True, next(answers))
+        except BaseException as error:
+            reply = (False, (type(error), str(error), traceback.format_exc()))
+        parent.sendall(pickle.dumps(reply))
+
+
+def in_fork(work: Callable[[], T]) -> T:
+    """What ``work`` answers in a forked child; its exception is raised here."""
+    with Fork(work() for _ in range(1)) as fork:
+        answered: T = fork.ask()
     return answered
 
 
