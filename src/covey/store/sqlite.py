@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 
 from ..env import failpoint, new_database_id, now
-from ..errors import Busy, InvalidInput, NoQueue, SchemaError, StoreError
+from ..errors import Busy, Gone, InvalidInput, NoQueue, SchemaError, StoreError
 from .bell import Bell
 from .dialect import Listener, Params
 from .gate import Gate
@@ -135,11 +135,11 @@ class Sqlite:
             try:
                 with self._explained():
                     self._refuse_other_file()
-                    self._db.execute("begin immediate")
-                    failpoint("store.after_begin")
                     rings: list[str] = []
                     self._rings = rings
                     try:
+                        self._db.execute("begin immediate")
+                        failpoint("store.after_begin")
                         yield
                         failpoint("store.before_commit")
                         self._refuse_other_file()
@@ -164,6 +164,7 @@ class Sqlite:
     def snapshot(self) -> Iterator[None]:
         self._refuse_other_process()
         with self._lock, self._explained():
+            self._refuse_other_file()
             self._db.execute("begin deferred")
             try:
                 yield
@@ -173,6 +174,8 @@ class Sqlite:
     def query(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
         self._refuse_other_process()
         with self._lock, self._explained():
+            if self._rings is None:  # a transaction has looked for itself
+                self._refuse_other_file()
             return self._db.execute(sql, params).fetchall()
 
     def queries(self, *asked: tuple[str, Params]) -> list[list[tuple[Any, ...]]]:
@@ -188,7 +191,8 @@ class Sqlite:
         self._db.execute(sql)
 
     def tables(self) -> set[str]:
-        found = {row[0] for row in self._db.execute("select name from sqlite_master where type = 'table'")}
+        with self._explained():
+            found = {row[0] for row in self._db.execute("select name from sqlite_master where type = 'table'")}
         return found - {"sqlite_sequence"}
 
     def planned(self, statements: Mapping[str, str]) -> dict[str, str]:
@@ -341,7 +345,7 @@ class Sqlite:
 
     def _refuse_other_file(self) -> None:
         if self._identity and self._stat() != self._identity:
-            raise StoreError(f"{self.path} was removed or replaced while in use; nothing is stored until a restart")
+            raise Gone(f"{self.path} was removed or replaced while in use; nothing is stored until a restart")
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
