@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 
 from ..env import failpoint, new_database_id, now
-from ..errors import Busy, Gone, InvalidInput, NoQueue, SchemaError, StoreError
+from ..errors import Busy, Gone, InvalidInput, NoQueue, SchemaError, StoreError, Unknown
 from .bell import Bell
 from .dialect import Listener, Params
 from .gate import Gate
@@ -143,7 +143,7 @@ class Sqlite:
                         yield
                         failpoint("store.before_commit")
                         self._refuse_other_file()
-                        self._db.execute("commit")
+                        self._commit()
                     except BaseException:
                         if self._db.in_transaction:
                             self._db.execute("rollback")
@@ -285,6 +285,27 @@ class Sqlite:
                     self._gate.leave()
 
     # ── how it is kept safe ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _commit(self) -> None:
+        """Committed; or it raises, and not even a crash brings back what was not.
+
+        When fsync fails, the WAL has all pages of the transaction and its end mark, and whoever recovers the file after
+        a crash takes it for committed. The next write begins in the same place: so we write at once, nothing new.
+        """
+        try:
+            self._db.execute("commit")
+        except apsw.IOError as error:
+            if error.extendedresult != apsw.SQLITE_IOERR_FSYNC:
+                raise
+            if self._db.in_transaction:
+                self._db.execute("rollback")
+            try:
+                self._db.execute(f"pragma user_version = {self._db.pragma('user_version')}")
+            except apsw.Error as another:
+                if another.extendedresult != apsw.SQLITE_IOERR_FSYNC:  # that one is in its place, as far as we can see
+                    why = f"the disk failed under {self.path} ({error}), and again ({another})"
+                    raise Unknown(f"{why}; look whether it was stored once it works, before you repeat it") from None
+            raise
 
     def _switch_to_wal(self, gate: Gate) -> None:
         """Once in the life of a file. Two processes that switch it at the same time would not wait for each other."""

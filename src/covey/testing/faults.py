@@ -12,9 +12,11 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import env
+from .until import until
 
 T = TypeVar("T")
 
@@ -169,3 +171,64 @@ def strace(*options: str) -> list[str]:
     if not found:
         raise AssertionError("strace is needed to make a disk fail")
     return [found, "-f", "-qq", *options]
+
+
+class FailingDisk:
+    """System calls of a running process on some files fail inside the block; after it its disk works again."""
+
+    def __init__(self, pid: int, paths: Sequence[str], inject: str) -> None:
+        named = [word for path in paths for word in ("-P", path)]
+        self._command = [*strace("-o", "/dev/null", *named, "-e", f"inject={inject}"), "-p", str(pid)]
+        self._pid = pid
+
+    def __enter__(self) -> FailingDisk:
+        self._strace = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        until(lambda: self._is_traced() or self._strace.poll() is not None, 10, "strace holds the process")
+        if self._strace.poll() is not None:
+            assert self._strace.stderr
+            raise CannotFail(f"strace cannot hold another process: {self._strace.stderr.read().strip()}")
+        return self
+
+    def _is_traced(self) -> bool:
+        """Every thread of it, so that none escapes."""
+        threads = Path(f"/proc/{self._pid}/task").iterdir()
+        return all(f"TracerPid:\t{self._strace.pid}\n" in (each / "status").read_text() for each in threads)
+
+    def __exit__(self, *_: object) -> None:
+        self._strace.terminate()
+        self._strace.wait()
+        if self._strace.stderr:
+            self._strace.stderr.close()
+
+
+class SmallDisk:
+    """A file system of its own in that directory, in memory, with a few MiB."""
+
+    def __init__(self, directory: str, mib: int) -> None:
+        self.directory = directory
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "covey-test", directory], capture_output=True, text=True
+        )
+        if done.returncode:
+            raise CannotFail(f"no small disk can be mounted: {done.stderr.strip()}")
+
+    def fill(self) -> None:
+        """Not a byte is free."""
+        with open(os.path.join(self.directory, "filler"), "wb", buffering=0) as file:
+            for size in (1 << 20, 1 << 12):
+                with contextlib.suppress(OSError):
+                    while True:
+                        file.write(bytes(size))
+
+    def free(self) -> None:
+        os.unlink(os.path.join(self.directory, "filler"))
+
+    def __enter__(self) -> SmallDisk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.run(["umount", "--lazy", self.directory], check=True)
+
+
+class CannotFail(Exception):
+    """This machine does not let us break that; a test says loudly that it was not run."""
