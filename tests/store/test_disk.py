@@ -178,3 +178,24 @@ def test_a23_a_full_disk_stops_clients_and_pools_until_there_is_room(tmp_path: P
         assert check_queue(yard.engine, acknowledged=[each.id for each in made]) == []
         assert yard.engine.store.dialect.problems() == []  # type: ignore[attr-defined]
         assert pool.stop() == 0
+
+
+def test_a26_a_queue_on_a_full_or_read_only_disk_is_refused_in_one_line(tmp_path: Path) -> None:
+    """By processes of their own: one that had it open would keep the disk busy."""
+    path = tmp_path / "queue.db"
+
+    def refusal() -> str:
+        with Child(programs.ONCE, path) as client:
+            code, out, err = client.end()
+        assert (code, len(out.splitlines()), err) == (1, 1, "")
+        return out.strip()
+
+    with or_said_loudly(), SmallDisk(str(tmp_path), 1) as disk:
+        disk.fill()
+        assert "no space left" in refusal()
+        disk.free()
+        with Child(programs.BRITTLE, path) as client:  # killed, so that all files of an open queue are there
+            client.line()
+            client.kill()
+        disk.lock()
+        assert refusal() == f"{path} is on a read-only file system; mount it for writing"

@@ -7,6 +7,7 @@ in the same process: closing any descriptor of the file drops the locks that SQL
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import threading
@@ -295,14 +296,14 @@ class Sqlite:
         try:
             self._db.execute("commit")
         except apsw.IOError as error:
-            if error.extendedresult != apsw.SQLITE_IOERR_FSYNC:
+            if not _is_fsync(error):
                 raise
             if self._db.in_transaction:
                 self._db.execute("rollback")
             try:
                 self._db.execute(f"pragma user_version = {self._db.pragma('user_version')}")
             except apsw.Error as another:
-                if another.extendedresult != apsw.SQLITE_IOERR_FSYNC:  # that one is in its place, as far as we can see
+                if not _is_fsync(another):  # else this one is in its place, as far as anybody can see
                     why = f"the disk failed under {self.path} ({error}), and again ({another})"
                     raise Unknown(f"{why}; look whether it was stored once it works, before you repeat it") from None
             raise
@@ -377,6 +378,12 @@ class Sqlite:
             raise StoreError(f"{self.path} is not a SQLite database; name another file with --db") from None
         except (apsw.ReadOnlyError, PermissionError):
             raise StoreError(f"{self.path} cannot be written by this user; check who owns it") from None
+        except OSError as error:
+            if error.errno == errno.EROFS:
+                raise StoreError(f"{self.path} is on a read-only file system; mount it for writing") from None
+            if error.errno == errno.ENOSPC:
+                raise StoreError(f"no space left beside {self.path}; free some and try again") from None
+            raise
         except apsw.CantOpenError:
             raise StoreError(f"{self.path} cannot be opened; check that the directory exists and is writable") from None
         except apsw.BusyError:
@@ -395,6 +402,10 @@ class Sqlite:
             raise StoreError(f"SQLite could not work on {self.path} ({error}); nothing was stored, try again") from None
         except apsw.CorruptError as error:
             raise StoreError(f"{self.path} is damaged ({error}); restore a backup") from None
+
+
+def _is_fsync(error: apsw.Error) -> bool:
+    return getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_FSYNC
 
 
 def file_system_of(path: str) -> str | None:

@@ -223,6 +223,10 @@ class SmallDisk:
     def free(self) -> None:
         os.unlink(os.path.join(self.directory, "filler"))
 
+    def lock(self) -> None:
+        """Mounted for reading only; nobody may have a file open for writing."""
+        subprocess.run(["mount", "-o", "remount,ro", self.directory], check=True)
+
     def __enter__(self) -> SmallDisk:
         return self
 
