@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -20,25 +21,23 @@ from covey import env
 from covey.errors import Busy, CoveyError
 from covey.store.gate import Gate
 from covey.store.sqlite import Sqlite
-from covey.testing import check_queue
+from covey.testing import check_queue, until
 from covey.testing.faults import Fork
+from covey.testing.pools import Yard
 from covey.testing.postgres import Given, Schema, Server
 
 from .scenes import SCENES, Place, Scene
+
+T = TypeVar("T")
 
 SOURCE = Path(covey.__file__).parent
 ARCHITECTURE = SOURCE.parents[1] / "docs" / "architecture.md"
 ACTIONS = ("kill", "raise", "sleep")
 SLEEP_S = 0.05
 FREE_S = 3.0  # by then a lock that was left has shown: others wait ten seconds for it
-# Not about a transaction of the queue: what a pool does there is shown by tests with real pools.
-OF_POOLS = {
-    "pool.before_register": "tests/processes/test_stop.py",
-    "pool.after_register": "tests/processes/test_stop.py",
-    "pool.started": "tests/processes/test_stop.py",
-    "worker.starting": "tests/processes/test_startup.py",
-    "containers.ticked": "tests/containers/test_supervisor.py",
-}
+# Not about a transaction of the queue, but about processes.
+OF_POOLS = ("pool.before_register", "pool.after_register", "pool.started", "worker.starting")
+ELSEWHERE = {"containers.ticked": "tests/containers/test_supervisor.py"}
 
 
 # ── every transaction has one of its own ────────────────────────────────────────────────────────────────────────────
@@ -159,8 +158,8 @@ def test_the_documented_names_are_those_of_the_source_and_each_is_tried() -> Non
     section = re.search(r"^## Failpoints$.*?^## ", ARCHITECTURE.read_text(), re.MULTILINE | re.DOTALL)
     assert section is not None
     assert set(re.findall(r"`([a-z]+\.[a-z_]+)`", section[0])) - {"env.py"} == used
-    assert SCENES.keys() | OF_POOLS.keys() == used
-    for name, file in OF_POOLS.items():
+    assert {*SCENES, *OF_POOLS, *ELSEWHERE} == used
+    for name, file in ELSEWHERE.items():
         assert name in (SOURCE.parents[1] / file).read_text(), f"{file} does not try {name}"
 
 
@@ -170,9 +169,12 @@ def test_the_documented_names_are_those_of_the_source_and_each_is_tried() -> Non
 def cases() -> Iterator[tuple[str, str, str]]:
     """Every (store, name, action); in `make test` one for each name, always the same."""
     for name, scene in SCENES.items():
-        every = [(store, name, action) for store in scene.stores for action in ACTIONS]
-        full = os.environ.get("COVEY_PROOF") == "full"
-        yield from every if full else [every[zlib.crc32(name.encode()) % len(every)]]
+        yield from chosen(name, [(store, name, action) for store in scene.stores for action in ACTIONS])
+
+
+def chosen(name: str, every: list[T]) -> list[T]:
+    """All of them in `make proof`, else one."""
+    return every if os.environ.get("COVEY_PROOF") == "full" else [every[zlib.crc32(name.encode()) % len(every)]]
 
 
 @pytest.fixture(scope="module")
@@ -308,6 +310,32 @@ def test_whatever_happens_at_a_failpoint_the_verb_was_done_whole_or_not_at_all(
     before, after = reference(store, scene)
     assert (before != after) is scene.changes
     assert trial(scene, places(store, scene), name, action, (before, after)) == []
+
+
+STRIKES = [case for name in OF_POOLS for case in chosen(name, [(name, action) for action in ACTIONS])]
+
+
+def test_whatever_happens_to_a_pool_that_starts_nothing_is_lost_and_the_next_one_works(tmp_path: Path) -> None:
+    """All of them at the same time, each with a queue of its own."""
+    with contextlib.ExitStack() as closing:
+        yards: dict[tuple[str, str], Yard] = {}
+        for name, action in STRIKES:
+            home = tmp_path / f"{name}-{action}"
+            home.mkdir()
+            yard = yards[name, action] = closing.enter_context(Yard(home))
+            strike = f"once:{home}/struck:{'sleep:0.3' if action == 'sleep' else action}"
+            yard.shell("echo ran >>traces")
+            yard.pool(count=2, commands_only=True, failpoints={name: strike})  # of two workers one is struck
+        for (name, action), yard in yards.items():
+            until(lambda yard=yard: (yard.home / "struck").exists(), 30, f"{name} is passed")  # type: ignore[misc]
+            if name.startswith("pool.") and action != "sleep":
+                assert yard.pools[0].ended() != 0
+                yard.pool(count=1, commands_only=True)
+            (job,) = yard.completes(1)
+            assert (job.attempts, yard.traces()) == (1, ["ran"])
+            assert check_queue(yard.engine) == []
+            assert yard.pools[-1].stop() == 0
+            assert yard.engine.pool_views() == []
 
 
 # ── the trial itself can fail ───────────────────────────────────────────────────────────────────────────────────────
