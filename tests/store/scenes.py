@@ -43,8 +43,8 @@ FOREVER = 1 << 60
 class Place:
     """A queue, and where there may come to be another one. Each process opens a queue once."""
 
-    def __init__(self, url: str, spare: str) -> None:
-        self.url, self.spare = url, spare
+    def __init__(self, url: str, spare: str, *, watched: bool) -> None:
+        self.url, self.spare, self._watched = url, spare, watched
         self._open: dict[tuple[int, str], Engine] = {}
 
     def open(self, url: str | None = None) -> Engine:
@@ -60,7 +60,7 @@ class Place:
 
     def picture(self) -> list[object]:
         """All that is in the tables of both, but for what is different at every try."""
-        return [_picture(self.open()), self._spare_picture()]
+        return [_picture(self.open()), self._spare_picture() if self._watched else None]
 
     def _spare_picture(self) -> object:
         try:
@@ -91,9 +91,13 @@ def _functions(engine: Engine) -> list[str]:
     return [row[0] for row in engine.store.raw(named, schema=engine.store.dialect.prefix.rstrip("."))]
 
 
+_columns: dict[str, tuple[str, ...]] = {}  # the same in both stores, in whichever order
+
+
 def _rows(engine: Engine, name: str) -> list[str]:
     store = engine.store
-    columns = [column for column in Rows(store).columns(Table(name, ())) if column not in VOLATILE]
+    columns = _columns.get(name) or Rows(store).columns(Table(name, ()))
+    columns = _columns[name] = tuple(column for column in columns if column not in VOLATILE)
     listed = ", ".join(f'"{column}"' for column in columns)
     found = store.raw(f"select {listed} from {store.dialect.prefix}{name}")
     rows = (dict(zip(columns, row, strict=True)) for row in found)
@@ -115,7 +119,7 @@ class Scene(NamedTuple):
     stores: Sequence[str] = EVERYWHERE
     whole: bool = True  # one transaction; else several, and the same again goes on where the first try ended
     changes: bool = True  # whether the tables are others afterwards
-    spare: bool = False  # whether there is another, empty queue
+    spare: bool | None = None  # whether there is another, empty queue; None: it plays no part
 
 
 # ── producers and people ────────────────────────────────────────────────────────────────────────────────────────────
@@ -312,7 +316,7 @@ TURN = Scene(working, take_turn)
 ENQUEUE = Scene(an_empty_queue, enqueue_two)
 COPY = Scene(to_copy, copy, whole=False, spare=True)
 ABORT = Scene(half_copied, abort, whole=False, spare=True)
-MIGRATE = Scene(an_empty_queue, make_another)
+MIGRATE = Scene(an_empty_queue, make_another, spare=False)
 
 SCENES = {
     "store.after_begin": CHANGE,
@@ -355,5 +359,5 @@ SCENES = {
     "copy.aborting": ABORT,
     "copy.letting_go": ABORT,
     "vacuum.before_checkpoint": Scene(cancelled, vacuum, stores=["file"], changes=False),
-    "backup.before_replace": Scene(jobs, backup, stores=["file"]),
+    "backup.before_replace": Scene(jobs, backup, stores=["file"], spare=False),
 }

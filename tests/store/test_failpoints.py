@@ -178,15 +178,16 @@ def chosen(name: str, every: list[T]) -> list[T]:
 
 
 @pytest.fixture(scope="module")
-def spares(server: Server | Given) -> Callable[[bool], str]:
+def spares(server: Server | Given) -> Callable[[Scene], str]:
     """A second schema of the server: an empty queue, or none at all."""
     empty, name = Schema(server, f"spare_{os.getpid()}").emptied, f"fresh_{os.getpid()}"
 
-    def spare(made: bool) -> str:
-        if made:
+    def spare(scene: Scene) -> str:
+        if scene.spare:
             return empty()
-        with server.admin() as db:
-            db.execute(f"drop schema if exists {name} cascade".encode())
+        if scene.spare is False:
+            with server.admin() as db:
+                db.execute(f"drop schema if exists {name} cascade".encode())
         return server.url(name)
 
     return spare
@@ -202,12 +203,12 @@ def places(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Places]:
 
     def place(store: str, scene: Scene) -> Place:
         if store == "postgres":
-            url, spare = request.getfixturevalue("postgres_queue")(), request.getfixturevalue("spares")(scene.spare)
+            url, spare = request.getfixturevalue("postgres_queue")(), request.getfixturevalue("spares")(scene)
         else:
             directory = tmp_path / str(len(made))
             directory.mkdir()
             url, spare = str(directory / "queue.db"), str(directory / "spare.db")
-        made.append(Place(url, spare))
+        made.append(Place(url, spare, watched=scene.spare is not None))
         return made[-1]
 
     yield place
