@@ -199,3 +199,16 @@ def test_a26_a_queue_on_a_full_or_read_only_disk_is_refused_in_one_line(tmp_path
             client.kill()
         disk.lock()
         assert refusal() == f"{path} is on a read-only file system; mount it for writing"
+
+
+def test_a27_a_backup_onto_a_full_disk_says_so_and_leaves_nothing_there(
+    path: str, opened: Callable[[str], Engine], tmp_path: Path
+) -> None:
+    engine = opened(path)
+    engine.enqueue([command("x" * 60_000) for _ in range(40)])
+    place = tmp_path / "disk"
+    place.mkdir()
+    with or_said_loudly(), SmallDisk(str(place), 1):
+        with pytest.raises(StoreError, match=rf"no space left for {place}/copy.db; nothing was stored"):
+            list(engine.store.dialect.backup(str(place / "copy.db")))  # type: ignore[attr-defined]
+        assert not list(place.glob("copy.db*"))

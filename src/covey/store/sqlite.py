@@ -252,7 +252,7 @@ class Sqlite:
                 source.execute("begin deferred; select count(*) from sqlite_master").fetchall()
             with other.backup("main", source, "main") as copying:
                 while not copying.done:
-                    with self._explained():
+                    with self._explained(target):
                         copying.step(2000)
                     yield copying.remaining, copying.page_count
             other.execute("pragma journal_mode = delete").fetchall()
@@ -370,8 +370,8 @@ class Sqlite:
             raise Gone(f"{self.path} was removed or replaced while in use; nothing is stored until a restart")
 
     @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        """SQLite's errors as one line that says what, which, what now."""
+    def _explained(self, written: str | None = None) -> Iterator[None]:
+        """SQLite's errors as one line that says what, which, what now. ``written``: which file, if it is another."""
         try:
             yield
         except apsw.NotADBError:
@@ -389,7 +389,8 @@ class Sqlite:
         except apsw.BusyError:
             raise Busy(f"{self.path} is locked by a program that is not Covey; close it and try again") from None
         except apsw.FullError:
-            raise StoreError(f"no space left for {self.path}; nothing was stored, free some and try again") from None
+            where = written or self.path
+            raise StoreError(f"no space left for {where}; nothing was stored, free some and try again") from None
         except apsw.IOError as error:
             raise StoreError(f"the disk failed under {self.path} ({error}); nothing was stored") from None
         except (
