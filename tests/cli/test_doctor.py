@@ -172,6 +172,15 @@ def test_a_large_wal_file_is_found(db: str, monkeypatch: pytest.MonkeyPatch) -> 
     engine.close()
 
 
+def test_a_file_that_was_moved_without_its_wal_is_found(db: str) -> None:
+    engine = open_engine(db)
+    engine.enqueue([command()])
+    os.rename(db, f"{db}.moved")
+    assert f"{db}-wal" in (ill(db, "file").advice or "")
+    os.rename(f"{db}.moved", db)
+    engine.close()
+
+
 # ── settings ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -49,7 +49,7 @@ def _look(url: str) -> Iterator[Finding]:
         yield ok("database", path)
         yield from _guarded("file system", lambda: machine.file_system(path))
         if not os.path.exists(path):
-            yield ok("file", "not there yet; `covey enqueue` creates it")
+            yield _missing(path)
             return
     from ..compose import open_engine
 
@@ -88,6 +88,13 @@ def _guarded(check: str, look: Callable[[], Iterable[Finding]]) -> Iterator[Find
     except Exception as error:
         text = str(error).strip().partition("\n")[0] or type(error).__name__
         yield bad(check, f"could not be looked at: {text}", "see docs/operations.md, Troubleshooting")
+
+
+def _missing(path: str) -> Finding:
+    if os.path.exists(f"{path}-wal"):
+        text = "not there, but its -wal is: it was removed or moved while somebody had it open"
+        return bad("file", text, f"if {path} was moved, move {path}-wal with it, before anybody opens either of them")
+    return ok("file", "not there yet; `covey enqueue` creates it")
 
 
 def _path_of(url: str) -> str | None:
