@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .errors import CoveyError as CoveyError
     from .errors import Duplicate as Duplicate
     from .errors import Forbidden as Forbidden
+    from .errors import Gone as Gone
     from .errors import InvalidInput as InvalidInput
     from .errors import JobFailed as JobFailed
     from .errors import LeaseLost as LeaseLost
@@ -45,9 +46,9 @@ if TYPE_CHECKING:
     from .worker.spawning import Spawned as Spawned
 
 _ERRORS = (
-    "Abort Busy ContainerError CoveyError Duplicate Forbidden InvalidInput JobFailed LeaseLost NoQueue NotFound "
-    "Refused Retry SchemaError Snooze SpawnRefused StillStopping Stopped StoreError TooLarge Unauthorized Undone "
-    "Unknown Unreachable WaitTimeout"
+    "Abort Busy ContainerError CoveyError Duplicate Forbidden Gone InvalidInput JobFailed LeaseLost NoQueue "
+    "NotFound Refused Retry SchemaError Snooze SpawnRefused StillStopping Stopped StoreError TooLarge Unauthorized "
+    "Undone Unknown Unreachable WaitTimeout"
 )
 
 # Loaded when first asked for: the command line imports this package too and must start at once.

@@ -13,6 +13,7 @@ CoveyError
 │   ├── Undone          the database gave the transaction up, nothing was written; the same again may succeed
 │   ├── Unknown         whether the last transaction was committed cannot be told
 │   ├── NoQueue         there is none in that place yet
+│   ├── Gone            its file was removed or replaced under us; only a restart helps
 │   ├── Unreachable     the server does not answer; whether it heard is not known
 │   └── SchemaError     the tables are newer or older than this Covey
 ├── ContainerError      the container engine refused, or did not answer
@@ -88,6 +89,10 @@ class Unknown(StoreError):
 
 
 class NoQueue(StoreError):
+    pass
+
+
+class Gone(StoreError):
     pass
 
 

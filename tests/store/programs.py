@@ -65,6 +65,22 @@ print("end", flush=True)
 engine.close()
 """
 
+# Enqueues batches of three until something is wrong; then it dies as in a crash, with everything as it is.
+BRITTLE = """
+import os, signal, sys
+from covey.compose import open_engine
+from covey.errors import StoreError
+from covey.testing import command
+engine = open_engine(sys.argv[1])
+try:
+    while True:
+        made = engine.enqueue([command("x" * 300) for _ in range(3)])
+        print("ids", *(each.id for each in made), flush=True)
+except StoreError as error:
+    print(type(error).__name__, error, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 # Waits for the write lock, says so, keeps it until it is told to leave.
 HOLDER = """
 import sys

@@ -82,10 +82,15 @@ def start(
         leave_note(side, mine)
         log.serving(address.url, engine.store.dialect.url, wide or needs_token)
 
+    def another() -> Engine:
+        """One more connection to the very queue that is served: its place may be empty by now, or another's."""
+        engine.stored_settings()  # raises if so
+        return open_engine(url, create=False)
+
     try:
         with _watching(engine, log):
             serving.serve(
-                lambda: open_engine(url),
+                another,
                 sockets,
                 log,
                 names=names,

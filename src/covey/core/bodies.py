@@ -33,6 +33,7 @@ class ServerInfo(Struct, frozen=True):
     version: str
     protocol: int
     pid: int
+    now: int | None = None  # by the queue's clock
 
 
 class Failure(Struct, frozen=True):

@@ -262,7 +262,9 @@ class Engine(Loans, Views, Tokens, Live):
         (where to go on, or None at the end of the table; how many are gone). One bounded transaction.
         """
         with writing(self.store):
-            return duties.sweep(self.store, cursor, ended_before, self.clock())
+            swept = duties.sweep(self.store, cursor, ended_before, self.clock())
+            failpoint("prune.before_commit")
+        return swept
 
     # ── queues, settings, pools ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -302,6 +304,7 @@ class Engine(Loans, Views, Tokens, Live):
             if serial is not UNSET:
                 self._relane(queue)
             self.store.event("queue_set", now=now, text=queue)
+            failpoint("rules.before_commit")
         self.store.ring("pool")
 
     def _relane(self, queue: str) -> None:
@@ -321,6 +324,7 @@ class Engine(Loans, Views, Tokens, Live):
                 self.store.ask("add_queue", name=queue, now=now)
             self.store.ask(statement, name=queue, **({"now": now} if params else {}), **params)
             self.store.event(statement.replace("_queue", "d"), now=now, text=queue)
+            failpoint("pause.before_commit")
         self.store.ring("pool")
 
     @repeated
@@ -330,6 +334,7 @@ class Engine(Loans, Views, Tokens, Live):
             now = self.clock()
             for pool in pools:
                 self.store.ask("request_stop", pool=pool, now=now)
+            failpoint("stop.before_commit")
         self.store.ring("pool")
 
     def stored_settings(self) -> dict[str, str]:
@@ -347,6 +352,7 @@ class Engine(Loans, Views, Tokens, Live):
             stored = self.stored_settings() | {key: text.strip()}
             _check_together(config.effective(stored, {}))
             self.store.ask("set_config", key=key, value=text.strip())
+            failpoint("setting.before_commit")
         return key, value
 
     @repeated
@@ -355,6 +361,7 @@ class Engine(Loans, Views, Tokens, Live):
         with writing(self.store):
             self.store.ask("unset_config", key=key)
             _check_together(config.effective(self.stored_settings(), {}))
+            failpoint("unsetting.before_commit")
         return key
 
     def close(self) -> None:

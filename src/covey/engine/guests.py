@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from ..core.model import Enqueued, Spec
+from ..env import failpoint
 from ..errors import Refused
 from ..store.borrowed import Borrowed, Taken
 from ..store.dialect import Dialect
@@ -48,4 +49,5 @@ class Guest:
             enqueued = arrivals.named(answers, arrivals.insert(fresh, now, store, Queues(self._home)))
             if fresh:
                 store.ring("pool")
+            failpoint("guest.before_release")
         return enqueued

@@ -13,25 +13,30 @@ OF_A_RUN = re.compile(r"(\d+)\.(\d+)\.(out|err|spawn)")
 
 
 def sweep(store: Store, directory: str) -> int:
-    """Only files of runs that are still held are there. How many others there were.
+    """Only files of runs that are still held are there. How many others there were."""
+    runs = stale(store, directory)
+    for name in (name for names in runs.values() for name in names):
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(directory, name))
+    return len(runs)
+
+
+def stale(store: Store, directory: str) -> dict[tuple[int, int], list[str]]:
+    """The files of runs, by job and fence, that nobody holds.
 
     A pool deletes a run's files before it reports it, so the files of a run that is not held have no owner any more.
     """
     found: dict[tuple[int, int], list[str]] = {}
     if not directory:  # a queue in memory has no files
-        return 0
+        return found
     with contextlib.suppress(FileNotFoundError):
         for name in os.listdir(directory):
             if match := OF_A_RUN.fullmatch(name):
                 found.setdefault((int(match[1]), int(match[2])), []).append(name)
     if not found:
-        return 0
+        return found
     rows = store.rows(sorted({job for job, _ in found}))
-    stale = [run for run in found if not _is_held(rows.get(run[0]), run[1])]
-    for name in (name for run in stale for name in found[run]):
-        with contextlib.suppress(OSError):
-            os.unlink(os.path.join(directory, name))
-    return len(stale)
+    return {run: names for run, names in found.items() if not _is_held(rows.get(run[0]), run[1])}
 
 
 def _is_held(row: Row | None, fence: int) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ..core.model import Claim, Held, Kind, Outcome, PoolInfo, Report, Row, Spawn, Turn, Want, WorkerState
+from ..env import failpoint
 from ..errors import LeaseLost, Refused
 from ..store.store import Store
 from .again import repeated
@@ -70,6 +71,7 @@ class Loans(Turns):
                 )
             for number, text in enumerate(texts, first):
                 self.store.ask("stage", job=job, fence=fence, no=number, spawn=text)
+            failpoint("stage.before_commit")
         return first + len(texts)
 
     def settle(self, job: int, pool: int, fence: int, outcome: Outcome, **fields: object) -> None:
@@ -102,6 +104,7 @@ class Loans(Turns):
     def _forget(self, job: int, fence: int) -> None:
         with self.store.transaction():
             self.store.ask("unstage", job=job, fence=fence)
+            failpoint("unstage.before_commit")
 
     def _last_turn(self, pool: int) -> int | None:
         number: int | None = self.store.value("pool_for_turn", pool=pool)

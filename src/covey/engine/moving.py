@@ -95,6 +95,7 @@ def unseal(source: Store, *, token: int) -> None:
         _refuse_ousted(source, token)
         source.ask("seal", sealed=None)
         source.ask("drop_copy")
+        failpoint("copy.unsealing")
 
 
 def abort(source: Store, target: Store | None) -> None:
@@ -110,6 +111,7 @@ def abort(source: Store, target: Store | None) -> None:
             raise Refused(f"{source.dialect.url} has moved to {target.dialect.url}, which may be in use; use that one")
         source.ask("seal", sealed=None)
         source.ask("drop_copy")
+        failpoint("copy.aborting")
     if target is not None and unfinished:
         _let_go(target)
 
@@ -147,6 +149,7 @@ def _prepare(source: Store, target: Store) -> None:
         Rows(target).clear()
         mark = UNFINISHED + source.dialect.url
         target.ask("become", database_id=_meta(source).database_id, sealed=mark)
+        failpoint("copy.preparing")
 
 
 @repeated
@@ -164,6 +167,7 @@ def _seal(source: Store, target: Store, *, token: int, now: int) -> None:
             raise Refused(f"jobs of {source.dialect.url} are still held by a pool; `covey worker reap`, then try again")
         source.ask("seal", sealed=target.dialect.url)
         source.ask("take_copy", token=token, now=now)
+        failpoint("copy.sealing")
 
 
 @repeated
@@ -172,6 +176,7 @@ def _write(target: Store, there: Rows, table: Table, columns: tuple[str, ...], r
         if not is_unfinished(_meta(target).sealed):
             raise Refused(f"{target.dialect.url} is no longer the unfinished copy that it was; nothing more was copied")
         there.add(table, columns, rows)
+        failpoint("copy.writing")
 
 
 def _let_go(target: Store) -> None:
@@ -179,6 +184,7 @@ def _let_go(target: Store) -> None:
     with target.transaction(alone=True):
         Rows(target).clear()
         target.ask("become", database_id=new_database_id(), sealed=None)
+        failpoint("copy.letting_go")
 
 
 def _refuse_full(target: Store) -> None:

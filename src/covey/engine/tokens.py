@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core import tokens
 from ..core.tokens import TokenRow, TokenView
-from ..env import new_secret
+from ..env import failpoint, new_secret
 from ..errors import NotFound, Refused
 from ..store.store import Store
 from .again import repeated
@@ -48,6 +48,7 @@ class Tokens:
             )
             self.store.event("token_created", now=now, text=name)
             view = tokens.view_of(self._token(id), now)
+            failpoint("token.before_commit")
         return view, tokens.token_text(id, chance)
 
     def tokens(self) -> list[TokenView]:
@@ -67,7 +68,9 @@ class Tokens:
             row = self._token(ref)
             if self.store.ask("revoke_token", id=row.id, now=now):
                 self.store.event("token_revoked", now=now, text=row.name)
-            return tokens.view_of(self._token(row.id), now)
+            view = tokens.view_of(self._token(row.id), now)
+            failpoint("revoke.before_commit")
+        return view
 
     def _token(self, ref: str | int) -> TokenRow:
         """By its id or its name."""

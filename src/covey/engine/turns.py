@@ -85,7 +85,9 @@ class Turns(Reports):
             now = self.clock()
             pool = self.store.add_pool(info, now)
             self.store.event("pool_started", now=now, pool=pool, text=f"{info.name} (pid {info.pid} on {info.host})")
-            return pool, {key: value for key, value in self.store.ask("config") if key in config.SETTINGS}
+            settings = {key: value for key, value in self.store.ask("config") if key in config.SETTINGS}
+            failpoint("register.before_commit")
+        return pool, settings
 
     def _live(self) -> str:
         if not self.store.dialect.side:
@@ -106,6 +108,7 @@ class Turns(Reports):
             trees.settle()
             self.store.ask("remove_pool", pool=pool)
             self.store.event("pool_stopped", now=now, pool=pool)
+            failpoint("leave.before_commit")
         if held:
             self.store.ring("pool")
 
@@ -297,6 +300,7 @@ class Turns(Reports):
             (_, _, sealed), *_ = self.store.ask("meta")
             sealing.refuse(sealed)
             alive = self.store.ask("beat_pools", pools=json.dumps(list(pools)), now=self.clock())
+            failpoint("beat.before_commit")
         return set(pools) - {row[0] for row in alive}
 
     def stirrings(self) -> Stirrings:

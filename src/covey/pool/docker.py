@@ -58,8 +58,8 @@ class Container(Struct, frozen=True):
 class Docker:
     """``program`` is the engine's command line, by name or path."""
 
-    def __init__(self, program: str) -> None:
-        self.program = program
+    def __init__(self, program: str, *, patience_s: float = PATIENCE_S) -> None:
+        self.program, self._patience_s = program, patience_s
         self.is_podman = os.path.basename(program) == "podman"
 
     @classmethod
@@ -174,12 +174,12 @@ class Docker:
                 capture_output=True,
                 encoding="utf-8",
                 errors="replace",
-                timeout=PATIENCE_S,
+                timeout=self._patience_s,
                 check=False,
                 start_new_session=True,
             )
         except subprocess.TimeoutExpired:
-            raise ContainerError(f"{self.program} {words[0]} did not answer within {PATIENCE_S:g} s") from None
+            raise ContainerError(f"{self.program} {words[0]} did not answer within {self._patience_s:g} s") from None
         except OSError as error:
             raise ContainerError(f"{self.program} cannot be run: {error.strerror or error}") from None
 

@@ -14,13 +14,14 @@ from msgspec import Struct
 
 from ..core.model import KINDS, Held, Kind, PoolEvent, Reply, Report, Turn, Want, WorkerState
 from ..core.ports import Source
-from ..errors import CoveyError, SchemaError
+from ..errors import CoveyError, Gone, SchemaError
 from ..log import Log
 from .neighbours import Neighbours
 from .types import Types
 
 RETRY_S = (0.05, 5.0)  # after a failed turn: first and longest pause
 RUNG_S = 0.2  # after its last turn a full pool looks whether the bell meant a cancel: not at each of many enqueues
+GONE_S = 3.0  # a file that was moved away may be back by then; later nothing but a restart helps
 CLOSING_S = 5.0  # for how long a pool that stops still tries to deliver what it knows
 MOST_EVENTS = 500  # in one turn
 
@@ -182,7 +183,7 @@ class Exchange:
         pause_s = 0.0
         retry: list[Report] = []
         unknown = False  # whether the last turn was committed
-        beat_at = give_up_at = 0.0
+        beat_at = give_up_at = gone_at = 0.0
         while True:
             with self._lock:
                 if self._closing and not (self._reports or retry or self._events):
@@ -202,6 +203,9 @@ class Exchange:
                 raise  # the queue was migrated, and this Covey does not fit any more: waiting mends nothing
             except (CoveyError, OSError) as error:
                 self._log.store_failed(error)
+                gone_at = (gone_at or time.monotonic()) if isinstance(error, Gone) else 0.0
+                if gone_at and time.monotonic() - gone_at > GONE_S:
+                    raise  # a pool must not work on a file that nobody else can see
                 retry, unknown = turn.reports, True
                 self._keep(turn)
                 pause_s = min(max(pause_s * 2, RETRY_S[0]), RETRY_S[1])
@@ -213,7 +217,7 @@ class Exchange:
                 continue
             if pause_s:
                 self._log.store_back()
-            retry, unknown, pause_s = [], False, 0.0
+            retry, unknown, pause_s, gone_at = [], False, 0.0, 0.0
             if timed:
                 beat_at = time.monotonic() + self._beat_s
             if turn.held is not None or turn.reports or reply.claims:  # an idle turn only reads

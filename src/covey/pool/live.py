@@ -28,13 +28,21 @@ def remove(path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def sweep() -> None:
-    """Those of pools that are gone are gone too."""
+def stale() -> list[str]:
+    """Those of this user's pools that are gone."""
     name = re.compile(re.escape(_mark()) + r"(\d+)-(\d+)")
+    found: list[str] = []
     with contextlib.suppress(OSError):
         for entry in os.scandir(tempfile.gettempdir()):
             match = name.fullmatch(entry.name)
             if match and not alive(int(match[1]), int(match[2])) and entry.is_dir(follow_symlinks=False):
                 with contextlib.suppress(OSError):
                     if entry.stat(follow_symlinks=False).st_uid == os.getuid():
-                        shutil.rmtree(entry.path, ignore_errors=True)
+                        found.append(entry.path)
+    return found
+
+
+def sweep() -> None:
+    """Those of pools that are gone are gone too."""
+    for path in stale():
+        remove(path)

@@ -115,6 +115,7 @@ class Postgres:
             told = self._bound(placeholders(hint[0]), hint[1])
             texts = [self._begin_text(False, self._timeout_s), written, "commit", told]
             try:
+                failpoint("express.before_commit")
                 failpoint("store.before_commit")
                 found = self._run_all("; ".join(texts), None)[2]  # after BEGIN and its settings
                 failpoint("store.after_commit")
@@ -211,6 +212,7 @@ class Postgres:
                 # Soon or not at all: whoever waits to be alone makes everybody else wait.
                 with self.transaction(alone=True, marked=False, wait_s=PLANNING_WAIT_S):
                     self._run("; ".join(missing), None)
+                    failpoint("plan.before_commit")
         except StoreError:
             return {}  # may not create functions, or a standby: then the plain statements
         return {name: call for name, (_, _, call) in wanted.items()}

@@ -277,6 +277,35 @@ where :fresh > (select count(*) from (select 1 from {jobs} where state = 'pendin
 select attname::text from pg_attribute
 where attrelid = :table::regclass and attnum > 0 and not attisdropped order by attnum
 
+-- name: server_settings
+-- What a person may have set on the server, the database or the role.
+select name, setting from pg_settings
+where name in (
+    'autovacuum', 'default_transaction_isolation', 'default_transaction_read_only', 'fsync', 'full_page_writes',
+    'idle_session_timeout', 'max_connections', 'server_version', 'server_version_num', 'statement_timeout',
+    'superuser_reserved_connections', 'synchronous_commit', 'track_counts', 'transaction_timeout', 'zero_damaged_pages'
+)
+
+-- name: server_sessions
+select pg_backend_pid(), pg_is_in_recovery(), count(*) from pg_stat_activity where backend_type = 'client backend'
+
+-- name: old_transactions
+-- Whatever was dead by then cannot be removed before they end. Of others' sessions we may see less.
+select 'pid ' || pid || ' (' || coalesce(nullif(application_name, ''), usename::text, '') || ', ' || state || ')' as who,
+       extract(epoch from clock_timestamp() - xact_start)::bigint as age_s
+from pg_stat_activity
+where datname = current_database() and xact_start < clock_timestamp() - make_interval(secs => :longer_than_s)
+union all
+select 'prepared transaction ' || gid, extract(epoch from clock_timestamp() - prepared)::bigint
+from pg_prepared_xacts
+where database = current_database() and prepared < clock_timestamp() - make_interval(secs => :longer_than_s)
+order by age_s desc
+
+-- name: dead_rows
+select coalesce(n_live_tup, 0), coalesce(n_dead_tup, 0), coalesce(c.reloptions::text, '') ~* 'autovacuum_enabled=(f|of|n|0)'
+from pg_class c left join pg_stat_all_tables s on s.relid = c.oid
+where c.oid = '{jobs}'::regclass
+
 -- name: last_id
 select pg_sequence_last_value((:table || '_id_seq')::regclass)
 

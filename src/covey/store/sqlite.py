@@ -7,6 +7,7 @@ in the same process: closing any descriptor of the file drops the locks that SQL
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import threading
@@ -17,7 +18,7 @@ from typing import Any
 import apsw
 
 from ..env import failpoint, new_database_id, now
-from ..errors import Busy, InvalidInput, NoQueue, SchemaError, StoreError
+from ..errors import Busy, Gone, InvalidInput, NoQueue, SchemaError, StoreError, Unknown
 from .bell import Bell
 from .dialect import Listener, Params
 from .gate import Gate
@@ -135,15 +136,15 @@ class Sqlite:
             try:
                 with self._explained():
                     self._refuse_other_file()
-                    self._db.execute("begin immediate")
-                    failpoint("store.after_begin")
                     rings: list[str] = []
                     self._rings = rings
                     try:
+                        self._db.execute("begin immediate")
+                        failpoint("store.after_begin")
                         yield
                         failpoint("store.before_commit")
                         self._refuse_other_file()
-                        self._db.execute("commit")
+                        self._commit()
                     except BaseException:
                         if self._db.in_transaction:
                             self._db.execute("rollback")
@@ -167,6 +168,7 @@ class Sqlite:
     def snapshot(self) -> Iterator[None]:
         self._refuse_other_process()
         with self._lock, self._explained():
+            self._refuse_other_file()
             self._db.execute("begin deferred")
             try:
                 yield
@@ -176,6 +178,8 @@ class Sqlite:
     def query(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
         self._refuse_other_process()
         with self._lock, self._explained():
+            if self._rings is None:  # a transaction has looked for itself
+                self._refuse_other_file()
             return self._db.execute(sql, params).fetchall()
 
     def queries(self, *asked: tuple[str, Params]) -> list[list[tuple[Any, ...]]]:
@@ -191,7 +195,8 @@ class Sqlite:
         self._db.execute(sql)
 
     def tables(self) -> set[str]:
-        found = {row[0] for row in self._db.execute("select name from sqlite_master where type = 'table'")}
+        with self._explained():
+            found = {row[0] for row in self._db.execute("select name from sqlite_master where type = 'table'")}
         return found - {"sqlite_sequence"}
 
     def planned(self, statements: Mapping[str, str]) -> dict[str, str]:
@@ -253,12 +258,13 @@ class Sqlite:
                 source.execute("begin deferred; select count(*) from sqlite_master").fetchall()
             with other.backup("main", source, "main") as copying:
                 while not copying.done:
-                    with self._explained():
+                    with self._explained(target):
                         copying.step(2000)
                     yield copying.remaining, copying.page_count
             other.execute("pragma journal_mode = delete").fetchall()
             # Another queue from now on: its pools must not take those of the original for their own lost ones.
             other.execute("update meta set database_id = ?; delete from pools", (new_database_id(),)).fetchall()
+            failpoint("backup.before_replace")
         except BaseException:
             other.close()
             with contextlib.suppress(OSError):
@@ -279,12 +285,34 @@ class Sqlite:
                 self._gate.enter(self._timeout_s)
             try:
                 self._db.execute("vacuum")
+                failpoint("vacuum.before_checkpoint")
                 self._db.execute("pragma wal_checkpoint(truncate)").fetchall()
             finally:
                 if self._gate:
                     self._gate.leave()
 
     # ── how it is kept safe ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _commit(self) -> None:
+        """Committed; or it raises, and not even a crash brings back what was not.
+
+        When fsync fails, the WAL has all pages of the transaction and its end mark, and whoever recovers the file after
+        a crash takes it for committed. The next write begins in the same place: so we write at once, nothing new.
+        """
+        try:
+            self._db.execute("commit")
+        except apsw.IOError as error:
+            if not _is_fsync(error):
+                raise
+            if self._db.in_transaction:
+                self._db.execute("rollback")
+            try:
+                self._db.execute(f"pragma user_version = {self._db.pragma('user_version')}")
+            except apsw.Error as another:
+                if not _is_fsync(another):  # else this one is in its place, as far as anybody can see
+                    why = f"the disk failed under {self.path} ({error}), and again ({another})"
+                    raise Unknown(f"{why}; look whether it was stored once it works, before you repeat it") from None
+            raise
 
     def _switch_to_wal(self, gate: Gate) -> None:
         """Once in the life of a file. Two processes that switch it at the same time would not wait for each other."""
@@ -345,23 +373,30 @@ class Sqlite:
 
     def _refuse_other_file(self) -> None:
         if self._identity and self._stat() != self._identity:
-            raise StoreError(f"{self.path} was removed or replaced while in use; nothing is stored until a restart")
+            raise Gone(f"{self.path} was removed or replaced while in use; nothing is stored until a restart")
 
     @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        """SQLite's errors as one line that says what, which, what now."""
+    def _explained(self, written: str | None = None) -> Iterator[None]:
+        """SQLite's errors as one line that says what, which, what now. ``written``: which file, if it is another."""
         try:
             yield
         except apsw.NotADBError:
             raise StoreError(f"{self.path} is not a SQLite database; name another file with --db") from None
         except (apsw.ReadOnlyError, PermissionError):
             raise StoreError(f"{self.path} cannot be written by this user; check who owns it") from None
+        except OSError as error:
+            if error.errno == errno.EROFS:
+                raise StoreError(f"{self.path} is on a read-only file system; mount it for writing") from None
+            if error.errno == errno.ENOSPC:
+                raise StoreError(f"no space left beside {self.path}; free some and try again") from None
+            raise
         except apsw.CantOpenError:
             raise StoreError(f"{self.path} cannot be opened; check that the directory exists and is writable") from None
         except apsw.BusyError:
             raise Busy(f"{self.path} is locked by a program that is not Covey; close it and try again") from None
         except apsw.FullError:
-            raise StoreError(f"no space left for {self.path}; nothing was stored, free some and try again") from None
+            where = written or self.path
+            raise StoreError(f"no space left for {where}; nothing was stored, free some and try again") from None
         except apsw.IOError as error:
             raise StoreError(f"the disk failed under {self.path} ({error}); nothing was stored") from None
         except (
@@ -374,6 +409,10 @@ class Sqlite:
             raise StoreError(f"SQLite could not work on {self.path} ({error}); nothing was stored, try again") from None
         except apsw.CorruptError as error:
             raise StoreError(f"{self.path} is damaged ({error}); restore a backup") from None
+
+
+def _is_fsync(error: apsw.Error) -> bool:
+    return getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_FSYNC
 
 
 def file_system_of(path: str) -> str | None:

@@ -7,13 +7,16 @@ import os
 import pickle
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import env
+from .until import until
 
 T = TypeVar("T")
 
@@ -94,35 +97,63 @@ class Child:
                     pipe.close()
 
 
-def in_fork(work: Callable[[], T]) -> T:
-    """What ``work`` answers in a forked child, with all that a fork inherits; its exception is raised here."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.close(reader)
-            answer: tuple[bool, Any]
+class Fork:
+    """A forked child, with all that a fork inherits. It works until it has an answer, and waits to be asked for more.
+
+    Leaving the block ends it for certain.
+    """
+
+    def __init__(self, work: Iterable[object]) -> None:
+        self._ours, theirs = socket.socketpair()
+        self.pid = os.fork()
+        if self.pid == 0:
             try:
-                answer = (True, work())
-            except BaseException as error:
-                answer = (False, (type(error), str(error), traceback.format_exc()))
-            with open(writer, "wb") as pipe:
-                pickle.dump(answer, pipe)
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writer)
-    with open(reader, "rb") as pipe:
-        data = pipe.read()
-    os.waitpid(pid, 0)
-    if not data:
-        raise AssertionError("the child died without an answer")
-    fine, value = pickle.loads(data)
-    if not fine:
+                self._ours.close()
+                _answer(theirs, work)
+            finally:
+                os._exit(0)
+        theirs.close()
+        self._replies = self._ours.makefile("rb")
+
+    def ask(self) -> Any:
+        """The next thing that it answers. Its exception is raised here; EOFError: it died before it could answer."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._ours.send(b"?")
+        try:
+            fine, value = pickle.load(self._replies)
+        except (EOFError, ConnectionResetError):
+            raise EOFError("the child died without an answer") from None
+        if fine:
+            return value
         kind, text, trace = value
         raise AssertionError(trace) if not issubclass(kind, Exception) else ForkError(kind, text, trace)
-    answered: T = value
+
+    def __enter__(self) -> Fork:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._replies.close()
+        self._ours.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+def _answer(parent: socket.socket, work: Iterable[object]) -> None:
+    answers = iter(work)
+    while parent.recv(1):
+        reply: tuple[bool, Any]
+        try:
+            reply = (True, next(answers))
+        except BaseException as error:
+            reply = (False, (type(error), str(error), traceback.format_exc()))
+        parent.sendall(pickle.dumps(reply))
+
+
+def in_fork(work: Callable[[], T]) -> T:
+    """What ``work`` answers in a forked child; its exception is raised here."""
+    with Fork(work() for _ in range(1)) as fork:
+        answered: T = fork.ask()
     return answered
 
 
@@ -140,3 +171,68 @@ def strace(*options: str) -> list[str]:
     if not found:
         raise AssertionError("strace is needed to make a disk fail")
     return [found, "-f", "-qq", *options]
+
+
+class FailingDisk:
+    """System calls of a running process on some files fail inside the block; after it its disk works again."""
+
+    def __init__(self, pid: int, paths: Sequence[str], inject: str) -> None:
+        named = [word for path in paths for word in ("-P", path)]
+        self._command = [*strace("-o", "/dev/null", *named, "-e", f"inject={inject}"), "-p", str(pid)]
+        self._pid = pid
+
+    def __enter__(self) -> FailingDisk:
+        self._strace = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        until(lambda: self._is_traced() or self._strace.poll() is not None, 10, "strace holds the process")
+        if self._strace.poll() is not None:
+            assert self._strace.stderr
+            raise CannotFail(f"strace cannot hold another process: {self._strace.stderr.read().strip()}")
+        return self
+
+    def _is_traced(self) -> bool:
+        """Every thread of it, so that none escapes."""
+        threads = Path(f"/proc/{self._pid}/task").iterdir()
+        return all(f"TracerPid:\t{self._strace.pid}\n" in (each / "status").read_text() for each in threads)
+
+    def __exit__(self, *_: object) -> None:
+        self._strace.terminate()
+        self._strace.wait()
+        if self._strace.stderr:
+            self._strace.stderr.close()
+
+
+class SmallDisk:
+    """A file system of its own in that directory, in memory, with a few MiB."""
+
+    def __init__(self, directory: str, mib: int) -> None:
+        self.directory = directory
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "covey-test", directory], capture_output=True, text=True
+        )
+        if done.returncode:
+            raise CannotFail(f"no small disk can be mounted: {done.stderr.strip()}")
+
+    def fill(self) -> None:
+        """Not a byte is free."""
+        with open(os.path.join(self.directory, "filler"), "wb", buffering=0) as file:
+            for size in (1 << 20, 1 << 12):
+                with contextlib.suppress(OSError):
+                    while True:
+                        file.write(bytes(size))
+
+    def free(self) -> None:
+        os.unlink(os.path.join(self.directory, "filler"))
+
+    def lock(self) -> None:
+        """Mounted for reading only; nobody may have a file open for writing."""
+        subprocess.run(["mount", "-o", "remount,ro", self.directory], check=True)
+
+    def __enter__(self) -> SmallDisk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.run(["umount", "--lazy", self.directory], check=True)
+
+
+class CannotFail(Exception):
+    """This machine does not let us break that; a test says loudly that it was not run."""

@@ -216,7 +216,7 @@ def seen_job(engine: Engine, guest: Guest, ref: bodies.Ref) -> JobView:
 
 
 def _server(engine: Engine, call: Call) -> bodies.ServerInfo:
-    return bodies.ServerInfo(engine.database_id, __version__, wire.PROTOCOL, os.getpid())
+    return bodies.ServerInfo(engine.database_id, __version__, wire.PROTOCOL, os.getpid(), engine.clock())
 
 
 def _enqueue(engine: Engine, call: Call) -> Any:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
+
+from ..env import alive
 
 PREFIX = "covey-"
 DELEGATED = ("user.delegate", "trusted.delegate")  # how systemd marks a group that is its service's own
@@ -52,6 +55,38 @@ def end(path: str, timeout_s: float = 1.0) -> None:
         _write(path, "cgroup.kill", "1")
     while os.path.isdir(path) and not _remove(path) and time.monotonic() < deadline:
         time.sleep(0.001)
+
+
+def left(database_id: str) -> list[str]:
+    """Groups of this queue's pools that are gone, with nobody inside, wherever they are."""
+    name = re.compile(rf"{PREFIX}{re.escape(database_id)}-(\d+)-(\d+)")
+    found: list[str] = []
+    for point in _mounted():
+        for home, below, _ in os.walk(point):
+            for each in [match for entry in below if (match := name.fullmatch(entry))]:
+                below.remove(each[0])  # its workers' are inside
+                path = os.path.join(home, each[0])
+                if not alive(int(each[1]), int(each[2])) and not _is_populated(path):
+                    found.append(path)
+    return found
+
+
+def _is_populated(path: str) -> bool:
+    """Whether anybody is in it, or below; a pool of another pid namespace looks dead to us, but it is there."""
+    try:
+        with open(os.path.join(path, "cgroup.events")) as file:
+            return "populated 1" in file.read()
+    except OSError:
+        return False
+
+
+def _mounted() -> list[str]:
+    """Where control groups (version 2) are to be seen."""
+    try:
+        with open("/proc/self/mountinfo") as file:
+            return [line.split()[4] for line in file if " - cgroup2 " in line]
+    except OSError:
+        return []
 
 
 def _remove(path: str) -> bool:
