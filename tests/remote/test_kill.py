@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.testing.kill import Torture
+from covey.testing.torture.run import Torture
 from covey.testing.postgres import Given, Server
 
 

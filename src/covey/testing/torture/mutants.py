@@ -1,0 +1,90 @@
+"""make mutants: bugs are planted one by one, and each must be found by the checks that are there for it.
+
+    python -m covey.testing.torture.mutants [NAME…]
+
+First the harness runs as it is and must find nothing: a checker that always shouts would find every mutant too.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from .run import Torture
+from .verdict import Findings
+
+SEEDS = (3, 4, 5)
+JOBS, KILLS, LIMIT_S = 160, 8, 15.0
+
+
+class Mutant(Struct, frozen=True):
+    """``caught_by``: the checks that are there for it; others may find it as well."""
+
+    about: str
+    caught_by: tuple[str, ...]
+    served: bool = False
+
+
+MUTANTS = {
+    "no_fence": Mutant("what a stale run reports is written", ("steps and fences",)),
+    "early_answer": Mutant("clients are answered before the commit", ("lost",)),
+    "counted_late": Mutant("an attempt counts when it ends, not when it begins", ("attempts",)),
+    "uncounted": Mutant("no attempt is counted", ("attempts",)),
+    "group_only": Mutant("commands are ended by process group only", ("processes left",)),
+    "deferred_begin": Mutant("BEGIN is deferred, without the gate", ("errors told to clients",)),
+    "live_copy": Mutant("a backup copies the file of the living database", ("backups",)),
+    "forgetful": Mutant("over HTTP, reports without an answer are not told again", ("stranded",), served=True),
+}
+
+
+def hunt(name: str, seed: int, *, limit_s: float = LIMIT_S) -> Findings:
+    """What a short run with this bug in it finds."""
+    with tempfile.TemporaryDirectory(prefix="covey-mutant-") as directory:
+        served = name in MUTANTS and MUTANTS[name].served
+        return Torture(
+            Path(directory), seed=seed, jobs=JOBS, kills=KILLS, mutant=name, limit_s=limit_s, served=served
+        ).run()
+
+
+def caught(name: str, found: Findings) -> dict[str, list[str]]:
+    """The checks that are there for this mutant and have found something."""
+    return {check: found.checks[check] for check in MUTANTS[name].caught_by if found.checks[check]}
+
+
+def main(names: Sequence[str]) -> int:
+    unknown = [name for name in names if name not in MUTANTS]
+    if unknown:
+        print(f"mutants: no mutant {unknown[0]!r}; known: {', '.join(MUTANTS)}", file=sys.stderr)
+        return 2
+    print("| mutant | what is wrong | caught by | after | for example |\n|---|---|---|---:|---|")
+    sound = True
+    began = time.monotonic()
+    problems = hunt("", SEEDS[0], limit_s=240).problems
+    print(f"| none | nothing | {'**' + problems[0] + '**' if problems else '–'} | {time.monotonic() - began:.0f} s | |")
+    for name in names or MUTANTS:
+        sound &= _row(name)
+    return 0 if sound and not problems else 1
+
+
+def _row(name: str) -> bool:
+    began = time.monotonic()
+    for seed in SEEDS:
+        if seen := caught(name, hunt(name, seed)):
+            example = next(iter(seen.values()))[0]
+            checks = ", ".join(f"{check} ({len(problems)})" for check, problems in seen.items())
+            print(
+                f"| {name} | {MUTANTS[name].about} | {checks} | {time.monotonic() - began:.0f} s | {example} |",
+                flush=True,
+            )
+            return True
+    print(f"| {name} | {MUTANTS[name].about} | **survived** | {time.monotonic() - began:.0f} s | |", flush=True)
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
