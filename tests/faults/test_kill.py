@@ -36,7 +36,7 @@ def test_the_same_on_postgresql(tmp_path: Path, proof: Proof, server: Server | G
 def test_a_planted_bug_is_caught_on_postgresql(tmp_path: Path, server: Server | Given) -> None:
     schema = f"mutant_{os.getpid()}"
     url = server.url(schema)
-    found = Torture(tmp_path, jobs=120, kills=6, seed=3, mutant="no_fence", limit_s=10, url=url).run()
+    found = Torture(tmp_path, jobs=120, kills=6, seed=3, mutants=["no_fence"], limit_s=10, url=url).run()
     with server.admin() as db:
         db.execute(f"drop schema {schema} cascade".encode())
     assert any("went from cancelled to completed" in problem for problem in found.problems), found.problems[:5]
@@ -51,5 +51,5 @@ def test_a_planted_bug_is_caught_on_postgresql(tmp_path: Path, server: Server | 
     ],
 )
 def test_a_planted_bug_is_caught(tmp_path: Path, mutant: str, symptom: str) -> None:
-    found = Torture(tmp_path, jobs=160, kills=8, seed=3, mutant=mutant, limit_s=12).run()
+    found = Torture(tmp_path, jobs=160, kills=8, seed=3, mutants=[mutant], limit_s=12).run()
     assert any(symptom in problem for problem in found.problems), found.problems[:5]

@@ -33,7 +33,9 @@ def engine(url: str) -> Iterator[Engine]:
     yield engine
     if engine.store.dialect.name == "postgres":  # the schema serves the next test too
         with engine.store.transaction():
-            engine.store.dialect.script("drop function {audit_change} cascade; drop function {audit_removal} cascade; drop table {audit};")
+            engine.store.dialect.script(
+                "drop function {audit_change} cascade; drop function {audit_removal} cascade; drop table {audit};"
+            )
     engine.close()
 
 

@@ -1,7 +1,7 @@
 """Who takes part: clients, one who cancels, pools, a server. Each is a process that may be killed at any moment.
 
 python -m covey.testing.torture.actors client URL NUMBER SEED COUNT
-python -m covey.testing.torture.actors canceller URL SEED
+python -m covey.testing.torture.actors canceller URL SEED PAUSE_S
 python -m covey.testing.torture.actors pool URL NAME WORKERS
 python -m covey.testing.torture.actors server DB PORT
 """
@@ -24,10 +24,9 @@ from . import jobs, planted
 from .history import History
 
 PACE_S = 0.05  # between two requests of a client
-CANCEL_S = 0.3  # between two cancels, at most
 LOOK_S = 0.005  # between two looks for something to cancel: some jobs are to end by themselves in the same moment
 DIRECTORY = Path(os.environ.get(jobs.DIRECTORY, "."))
-MUTANT = os.environ.get(jobs.MUTANT, "")
+MUTANTS = os.environ.get(jobs.MUTANTS, "").split()
 SETTINGS = effective(jobs.SETTINGS, {})
 
 
@@ -70,7 +69,7 @@ class Producer:
         """True once they are acknowledged, False if that is refused or not known."""
         name = self._name(index)
         self._history.ask(name, len(specs))
-        if MUTANT == "early_answer":
+        if "early_answer" in MUTANTS:
             queue = self._open()
             assert isinstance(queue, Engine)
             planted.answer_before_commit(queue, self._history, name, specs)
@@ -99,12 +98,12 @@ class Producer:
     def _open(self) -> Engine | Remote:
         if self._queue is None:
             self._queue = compose.open_client(self._url)
-            planted.plant(self._queue, MUTANT)
+            planted.plant(self._queue, MUTANTS)
         return self._queue
 
 
-def canceller(url: str, seed: int) -> None:
-    """Asks for the end of jobs, now and then of trees, that are at work just now."""
+def canceller(url: str, seed: int, pause_s: float) -> None:
+    """Asks for the end of jobs, now and then of trees, that are at work just now; ``pause_s`` at most between two."""
     engine: Engine | None = None
     rng = random.Random(f"canceller {seed}")
     while True:
@@ -116,7 +115,7 @@ def canceller(url: str, seed: int) -> None:
                 (id,) = rng.choice(busy)
                 jobs.append(DIRECTORY / "cancels", f"{id}\n")
                 engine.cancel([id])
-                time.sleep(rng.uniform(0, CANCEL_S))
+                time.sleep(rng.uniform(0, pause_s))
         except (Refused, StoreError):
             pass  # it has ended meanwhile; the database is away
         time.sleep(LOOK_S)
@@ -130,7 +129,7 @@ def pool(url: str, name: str, workers: int) -> int:
     except StoreError as error:
         print(error, file=sys.stderr)
         return 1
-    planted.plant(source, MUTANT)
+    planted.plant(source, MUTANTS)
     return run(source, PoolOptions(url=url, count=workers, app="covey.testing.torture.jobs:app", name=name, quiet=True))
 
 
@@ -141,7 +140,7 @@ def server(db: str, port: int) -> int:
 
     def open(url: str, **options: bool) -> Engine:
         engine = open_engine(url, **options)
-        planted.plant(engine, MUTANT)
+        planted.plant(engine, MUTANTS)
         return engine
 
     compose.open_engine = open  # type: ignore[assignment]
@@ -152,8 +151,8 @@ def main(role: str, url: str, *rest: str) -> int:
     match role, *rest:
         case "client", number, seed, count:
             Producer(url, int(number), int(seed), int(count)).run()
-        case "canceller", seed:
-            canceller(url, int(seed))
+        case "canceller", seed, pause_s:
+            canceller(url, int(seed), float(pause_s))
         case "pool", name, workers:
             return pool(url, name, int(workers))
         case "server", port:

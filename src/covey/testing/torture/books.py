@@ -22,9 +22,9 @@ AWAY_S = 60.0  # what a database may be away
 
 
 class Books:
-    def __init__(self, engine: Engine, directory: Path, mutant: str) -> None:
+    def __init__(self, engine: Engine, directory: Path, *, copies_live: bool) -> None:
         self.engine, self.database_id = engine, engine.database_id
-        self._directory, self._mutant = directory, mutant
+        self._directory, self._copies_live = directory, copies_live
         self.backups = 0
         self.bad_backups: list[str] = []
 
@@ -59,7 +59,7 @@ class Books:
             return
         acknowledged = [pair for request in read_all(self._directory) for pair in request.acknowledged()]
         target = str(self._directory / "backup.db")
-        if self._mutant == "live_copy":
+        if self._copies_live:  # a planted bug
             planted.copy_live_file(dialect.path, target)
         else:
             for _ in dialect.backup(target):

@@ -25,7 +25,7 @@ from ...worker.context import Context
 from .history import token
 
 DIRECTORY = "TORTURE_DIR"  # in the environment of everything that a run starts
-MUTANT = "TORTURE_MUTANT"  # there too: the name of a planted bug
+MUTANTS = "TORTURE_MUTANTS"  # there too: the names of planted bugs
 ATTEMPTS = 1000  # a job must outlive everything that the killer does
 DEEP = "deep"  # the queue whose trees have grandchildren
 SECONDS = (0, 0, 0.005, 0.02, 0.1, 0.3)
@@ -41,7 +41,8 @@ SETTINGS = {
 # A third of the commands leave somebody behind in a session of its own, who would sleep for long.
 COMMAND = """echo "$COVEY_JOB_ID run $COVEY_ATTEMPT" >>"$TORTURE_DIR/starts"
 exec 9>"$TORTURE_DIR/locks/$COVEY_JOB_ID"
-flock -n 9 || echo "$COVEY_JOB_ID" >>"$TORTURE_DIR/overlaps"
+flock -n 9
+test $? = 1 && echo "$COVEY_JOB_ID" >>"$TORTURE_DIR/overlaps"  # more than 1: it was killed
 """
 ESCAPER = "setsid sleep 600 &\n"
 
@@ -169,7 +170,7 @@ def is_command(task: str) -> bool:
     return task == SHELL
 
 
-if os.environ.get(MUTANT) == "group_only":  # this is imported by zygotes: their workers inherit the bug
+if "group_only" in os.environ.get(MUTANTS, "").split():  # this is imported by zygotes: their workers inherit the bug
     from .planted import end_groups_only
 
     end_groups_only()

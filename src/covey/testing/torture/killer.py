@@ -83,15 +83,17 @@ class Killer:
 
     def _kill(self) -> bool:
         """kill -9 of one process of the card's kind."""
-        return self._hit(self._victims(self._card))
+        victim = self._choose(self._victims(self._card))
+        if victim is not None:
+            family.send([victim], signal.SIGKILL)
+        return victim is not None
 
-    def _hit(self, victims: list[int]) -> bool:
+    def _choose(self, victims: list[int]) -> int | None:
         if not victims:
-            return False
+            return None
         victim = self._rng.choice(sorted(victims))
         self._note(victim)
-        family.send([victim], signal.SIGKILL)
-        return True
+        return victim
 
     def _victims(self, kind: str) -> list[int]:
         if kind in ("client", "server"):
@@ -109,11 +111,9 @@ class Killer:
 
     def _pause(self) -> bool:
         """A pool stands still for longer than its lease, and comes back stale."""
-        victims = self._victims("pool")
-        if not victims:
+        victim = self._choose(self._victims("pool"))
+        if victim is None:
             return False
-        victim = self._rng.choice(sorted(victims))
-        self._note(victim)
         family.send([victim], signal.SIGSTOP)
         self._resumes.append(subprocess.Popen(["sh", "-c", f"sleep {PAUSED_S}; kill -CONT {victim} 2>&-"]))
         return True
@@ -126,18 +126,20 @@ class Killer:
 
     def _backend(self) -> bool:
         """kill -9 of one session's process: the server ends all of them and recovers."""
-        return self._at_server(lambda db, pid: self._hit([pid]))
+
+        def kill(_: Any, pid: int) -> bool:
+            family.send([pid], signal.SIGKILL)
+            return True
+
+        return self._at_server(kill)
 
     def _at_server(self, hit: Callable[[Any, int], bool]) -> bool:
         import psycopg
 
         assert self._postgres is not None
         with contextlib.suppress(psycopg.Error), self._postgres.admin() as db:
-            pids = [row[0] for row in db.execute(SESSIONS).fetchall()]
-            if pids:
-                victim = self._rng.choice(sorted(pids))
-                self._note(victim)
-                return hit(db, victim)
+            victim = self._choose([row[0] for row in db.execute(SESSIONS).fetchall()])
+            return victim is not None and hit(db, victim)
         return False
 
     def _crash(self) -> bool:

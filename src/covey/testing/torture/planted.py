@@ -12,7 +12,7 @@ import random
 import re
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apsw
@@ -28,8 +28,13 @@ from .history import History
 BUSY_MS = 50  # what a program allows that does not know of the gate
 
 
-def plant(queue: Engine | Remote, mutant: str) -> None:
+def plant(queue: Engine | Remote, mutants: Iterable[str]) -> None:
     """In a client, a pool or a server."""
+    for mutant in mutants:
+        _plant(queue, mutant)
+
+
+def _plant(queue: Engine | Remote, mutant: str) -> None:
     match mutant, queue:
         case "no_fence", Engine():
             _without_fence(queue.store._sql)

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from ..pools import free_port
 from ..until import until
 from . import audit, evidence
 from .books import Books
-from .jobs import DEEP, DIRECTORY, MUTANT, SETTINGS
+from .jobs import DEEP, DIRECTORY, MUTANTS, SETTINGS
 from .killer import Killer
 from .verdict import Findings, verdict
 
@@ -34,7 +35,7 @@ MOST_OPEN = 200  # jobs: clients hold still above it, so that there is always so
 AHEAD = 0.03  # the share that jobs may be ahead of kills, or kills of jobs
 LOOK_S = 0.3
 FIRST_BACKUP, BACKUP_EVERY = 5, 50  # kills
-STILL_S = 20.0  # nothing has moved for so long: what is left is stranded
+STILL_S = 20.0
 SOON_S = 5.0  # by then everything that was started has noticed that it is over
 ENDLESS = 1 << 40
 
@@ -43,7 +44,8 @@ class Torture:
     """``jobs`` and ``kills``: it goes on until both are reached; without them, for ``seconds``.
 
     On a file in that directory, unless ``url`` names another queue, or ``postgres`` a server that may be killed too.
-    ``served``: clients and pools go through a server, which is killed as well.
+    ``served``: clients and pools go through a server, which is killed as well. ``still_s``: when nothing has moved for
+    so long in the end, what is left is stranded.
     """
 
     def __init__(
@@ -55,7 +57,8 @@ class Torture:
         kills: int | None = None,
         seconds: float | None = None,
         limit_s: float = 240,
-        mutant: str = "",
+        still_s: float = STILL_S,
+        mutants: Sequence[str] = (),
         url: str | None = None,
         postgres: Server | None = None,
         served: bool = False,
@@ -63,11 +66,11 @@ class Torture:
         for program in ("flock", "setsid"):
             if shutil.which(program) is None:
                 raise InvalidInput(f"the jobs need the program {program}; it comes with util-linux")
-        self.directory, self.seed, self.jobs, self.kills, self.mutant = directory, seed, jobs, kills, mutant
+        self.directory, self.seed, self.jobs, self.kills, self.mutants = directory, seed, jobs, kills, mutants
         self.db = postgres.url("torture") if postgres else url or str(directory / "queue.db")
         self._postgres, self._port = postgres, free_port("127.0.0.1") if served else 0
         self._seconds, self._limit_s = limit_s if seconds is None else seconds, limit_s
-        self._stop_s = 3.0 if mutant else 15.0
+        self._still_s, self._stop_s = still_s, 3.0 if mutants else 15.0
         self._actors: dict[str, dict[str, subprocess.Popen[bytes]]] = {
             "server": {},
             "client": {},
@@ -82,7 +85,7 @@ class Torture:
         # Control groups would hide what is missed without them.
         self._environ = own | {
             DIRECTORY: str(directory),
-            MUTANT: mutant,
+            MUTANTS: " ".join(mutants),
             "TMPDIR": str(directory / "temp"),
             "COVEY_CGROUP": "off",
         }
@@ -96,7 +99,7 @@ class Torture:
             for name, value in SETTINGS.items():
                 engine.set_setting(name, value)
             engine.set_queue(DEEP, max_depth=2)
-            self._books = Books(engine, self.directory, self.mutant)
+            self._books = Books(engine, self.directory, copies_live="live_copy" in self.mutants)
             self._killer = Killer(
                 self, self._books, self.seed, self.directory / "kills", self._postgres, served=bool(self._port)
             )
@@ -166,7 +169,7 @@ class Torture:
         """Whatever is left gets done by pools that nobody kills."""
         (self.directory / "hold").unlink(missing_ok=True)
         last, since = self._books.counts(), time.monotonic()
-        while time.monotonic() < self._deadline and time.monotonic() < since + STILL_S:
+        while time.monotonic() < self._deadline and time.monotonic() < since + self._still_s:
             self._keep_actors()
             time.sleep(0.1)
             counts = self._books.counts()
@@ -192,7 +195,7 @@ class Torture:
             self._keep("client", str(number), str(number), str(self.seed), str(share))
         for number in range(POOLS):
             self._keep("pool", str(number), f"p{number}", str(WORKERS))
-        self._keep("canceller", "0", str(self.seed))
+        self._keep("canceller", "0", str(self.seed), str(0.1 if self.mutants else 1.0))
 
     def _keep(self, role: str, name: str, *words: str) -> None:
         before = self._actors[role].get(name)
