@@ -10,8 +10,8 @@ import pytest
 from covey.compose import open_engine
 from covey.engine.engine import Engine
 from covey.remote.remote import Remote
-from covey.testing.torture.audit import AUDIT
 from covey.testing.serving import Served
+from covey.testing.torture.audit import AUDIT
 
 from .cutting import Cutting
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from covey.testing.torture.run import Torture
 from covey.testing.postgres import Given, Server
+from covey.testing.torture.run import Torture
 
 
 @pytest.fixture(params=["file", "postgres"])
@@ -39,5 +39,5 @@ def test_nothing_is_lost_doubled_or_stranded_when_servers_and_pools_are_killed(
 
 
 def test_a_pool_that_forgets_what_it_told_a_server_that_died_is_found(tmp_path: Path) -> None:
-    found = Torture(tmp_path, jobs=40, kills=6, seed=7, served=True, mutants=["forgetful"], limit_s=5).run()
+    found = Torture(tmp_path, jobs=40, kills=6, seed=7, served=True, mutants=["forgetful"], still_s=5).run()
     assert any("stranded: job" in problem for problem in found.problems), found.problems[:5]
