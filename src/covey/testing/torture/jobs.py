@@ -31,7 +31,6 @@ DEEP = "deep"  # the queue whose trees have grandchildren
 SECONDS = (0, 0, 0.005, 0.02, 0.1, 0.3)
 SETTINGS = {
     "heartbeat_seconds": "0.3",
-    "lock_lease_seconds": "1.5",
     "max_attempts": str(ATTEMPTS),
     "backoff_base": "1",
     "max_backoff_seconds": "0.01",

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from ..postgres import Server
 
 PAUSED_S = 2.5  # a lease is 1.5
-PATIENCE_S = 3.0  # how long a card waits
+PATIENCE_S = 10.0  # how long a card waits
 GAP_S = (0.02, 0.2)  # between two strikes
 DECK = {"pool": 3, "zygote": 2, "worker": 6, "command": 5, "client": 2, PAUSE: 1}
 SERVED = {"server": 3}
 ON_POSTGRES = {"session": 2, "backend": 1, "postgres": 1}
+AT_WORK = "select pid from {pools} where id in (select pool from {workers})"
 SESSIONS = "select pid from pg_stat_activity where application_name = 'covey' and pid <> pg_backend_pid()"
 
 
@@ -43,9 +44,12 @@ class Killer:
     def __init__(self, cast: Cast, books: Books, seed: int, log: Path, postgres: Server | None, served: bool) -> None:
         self._cast, self._books, self._log, self._postgres = cast, books, log, postgres
         self._kinds = DECK | (SERVED if served else {}) | (ON_POSTGRES if postgres else {})
-        self._rng = random.Random(f"killer {seed}")
+        # Dice of their own, so that the order of the cards does not depend on how often the others were thrown.
+        self._cards, self._gaps, self._choices = (
+            random.Random(f"{what} {seed}") for what in ("cards", "gaps", "choices")
+        )
         self._deck: list[str] = []
-        self._card, self._until = "", 0.0
+        self._card, self._until, self._begun = "", 0.0, False
         self._resumes: list[subprocess.Popen[bytes]] = []
         self.strikes: Counter[str] = Counter()
 
@@ -54,11 +58,14 @@ class Killer:
         return self.strikes.total() - self.strikes[PAUSE]
 
     def gap_s(self) -> float:
-        return self._rng.uniform(*GAP_S)
+        return self._gaps.uniform(*GAP_S)
 
     def strike(self) -> None:
         """The next card has been played if there was anybody to play it against."""
         now = time.monotonic()
+        self._begun = self._begun or bool(self._books.ask(AT_WORK))
+        if not self._begun:  # nobody to be found yet
+            return
         if not self._card or now > self._until:
             self._card, self._until = self._draw(), now + PATIENCE_S
         if self._ways().get(self._card, self._kill)():
@@ -73,7 +80,7 @@ class Killer:
     def _draw(self) -> str:
         if not self._deck:
             self._deck = [kind for kind, count in self._kinds.items() for _ in range(count)]
-            self._rng.shuffle(self._deck)
+            self._cards.shuffle(self._deck)
         return self._deck.pop()
 
     def _ways(self) -> Mapping[str, Callable[[], bool]]:
@@ -91,18 +98,18 @@ class Killer:
     def _choose(self, victims: list[int]) -> int | None:
         if not victims:
             return None
-        victim = self._rng.choice(sorted(victims))
+        victim = self._choices.choice(sorted(victims))
         self._note(victim)
         return victim
 
     def _victims(self, kind: str) -> list[int]:
-        if kind in ("client", "server"):
+        if kind == "client":
             return self._cast.pids(kind)
+        if kind == "server":
+            return self._cast.pids(kind) if self._books.ask(AT_WORK) else []  # one that nobody uses is no victim
         if kind == "pool":
-            at_work = {
-                row[0] for row in self._books.ask("select pid from {pools} where id in (select pool from {workers})")
-            }
-            return [pid for pid in self._cast.pids("pool") if pid in at_work]
+            at_work = {row[0] for row in self._books.ask(AT_WORK)}
+            return [pid for pid in self._cast.pids(kind) if pid in at_work]
         marked = family.marked(f"{self._books.database_id}:")
         if kind == "command":
             return [pid for pid in marked if _is_command(pid)]
@@ -147,7 +154,7 @@ class Killer:
         assert self._postgres is not None
         self._note(0)
         self._postgres.stop("immediate")
-        time.sleep(self._rng.uniform(0, 0.5))
+        time.sleep(self._choices.uniform(0, 0.5))
         self._postgres.start()
         return True
 

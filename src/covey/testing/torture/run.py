@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 CLIENTS = 4
 POOLS = 3
 WORKERS = 2  # of each kind in each pool
-MOST_OPEN = 200  # jobs: clients hold still above it, so that there is always something to kill and never a mountain
+LEAST_OPEN, MOST_OPEN = 10, 200  # jobs: so many at least, that there is something to kill, and never a mountain
 AHEAD = 0.03  # the share that jobs may be ahead of kills, or kills of jobs
 LOOK_S = 0.3
 FIRST_BACKUP, BACKUP_EVERY = 5, 50  # kills
 STILL_S = 20.0
+LEASE_S = 1.5
 SOON_S = 5.0  # by then everything that was started has noticed that it is over
 ENDLESS = 1 << 40
 
@@ -45,7 +46,7 @@ class Torture:
 
     On a file in that directory, unless ``url`` names another queue, or ``postgres`` a server that may be killed too.
     ``served``: clients and pools go through a server, which is killed as well. ``still_s``: when nothing has moved for
-    so long in the end, what is left is stranded.
+    so long in the end, what is left is stranded. ``lease_s``: a short one heals what a pool that lives has forgotten.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Torture:
         seconds: float | None = None,
         limit_s: float = 240,
         still_s: float = STILL_S,
+        lease_s: float = LEASE_S,
         mutants: Sequence[str] = (),
         url: str | None = None,
         postgres: Server | None = None,
@@ -70,7 +72,7 @@ class Torture:
         self.db = postgres.url("torture") if postgres else url or str(directory / "queue.db")
         self._postgres, self._port = postgres, free_port("127.0.0.1") if served else 0
         self._seconds, self._limit_s = limit_s if seconds is None else seconds, limit_s
-        self._still_s, self._stop_s = still_s, 3.0 if mutants else 15.0
+        self._lease_s, self._still_s, self._stop_s = lease_s, still_s, 3.0 if mutants else 15.0
         self._actors: dict[str, dict[str, subprocess.Popen[bytes]]] = {
             "server": {},
             "client": {},
@@ -96,7 +98,7 @@ class Torture:
         engine = open_engine(self.db)
         try:
             audit.install(engine)
-            for name, value in SETTINGS.items():
+            for name, value in (SETTINGS | {"lock_lease_seconds": str(self._lease_s)}).items():
                 engine.set_setting(name, value)
             engine.set_queue(DEEP, max_depth=2)
             self._books = Books(engine, self.directory, copies_live="live_copy" in self.mutants)
@@ -147,7 +149,7 @@ class Torture:
         self._enqueued = self._books.enqueued()
         ahead = self._share_of_jobs() > self._share_of_kills() + AHEAD
         hold = self.directory / "hold"
-        if ahead or self._books.unfinished() > MOST_OPEN:
+        if self._books.unfinished() > (LEAST_OPEN if ahead else MOST_OPEN):
             hold.touch()
         else:
             hold.unlink(missing_ok=True)
@@ -195,7 +197,7 @@ class Torture:
             self._keep("client", str(number), str(number), str(self.seed), str(share))
         for number in range(POOLS):
             self._keep("pool", str(number), f"p{number}", str(WORKERS))
-        self._keep("canceller", "0", str(self.seed), str(0.1 if self.mutants else 1.0))
+        self._keep("canceller", "0", str(self.seed), str(0.1 if "no_fence" in self.mutants else 1.0))
 
     def _keep(self, role: str, name: str, *words: str) -> None:
         before = self._actors[role].get(name)
@@ -232,15 +234,17 @@ class Torture:
             process.terminate()
         for process in self._actors["canceller"].values():
             process.kill()
-        for role in ("pool", "client", "canceller", "server"):
+        deadline = time.monotonic() + self._stop_s
+        for role in ("pool", "client", "canceller"):
             for process in self._actors[role].values():
-                if role == "server":
-                    process.terminate()
-                self._await(role, process)
+                self._await(role, process, deadline)
+        for process in self._actors["server"].values():
+            process.terminate()
+            self._await("server", process, time.monotonic() + self._stop_s)
 
-    def _await(self, role: str, process: subprocess.Popen[bytes]) -> None:
+    def _await(self, role: str, process: subprocess.Popen[bytes], deadline: float) -> None:
         try:
-            process.wait(self._stop_s)
+            process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             self._quitters.append(f"{role} {process.pid} did not stop")
             process.kill()
