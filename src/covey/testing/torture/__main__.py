@@ -81,6 +81,9 @@ def main(given: Sequence[str]) -> int:
     except CoveyError as error:
         print(f"torture: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print("torture: broken off; nothing is left running", file=sys.stderr)
+        return 130
     except OSError as error:
         print(f"torture: {error.strerror}: {error.filename}", file=sys.stderr)
         return 2

@@ -31,7 +31,7 @@ def page(found: Findings, *, store: str, seed: int, asked: str, database: str) -
     sound = "0 problems" if not count else f"**{count} problems**"
     lines = [f"# Torture on {store}: {found.kills.total():,} kills, {_jobs(found):,} jobs, {sound}", ""]
     lines += [f"`{asked}` on {datetime.now(UTC):%Y-%m-%d}, {found.seconds:.0f} s, seed {seed}. ", ""]
-    lines += [f"Covey {__version__}, Python {platform.python_version()}, {database}, Linux {platform.release()}, "]
+    lines += [f"Covey {__version__}, Python {platform.python_version()}, {database}, Linux {_kernel()}, "]
     lines += [f"{os.cpu_count()} CPUs. The seed decides what clients ask for, and in which order the killer goes "]
     lines += ["through the kinds of victims, and when; which process it then finds is a matter of scheduling.", ""]
     lines += _table("strike", {WORDS[kind]: n for kind, n in sorted(found.kills.items())} | _pauses(found))
@@ -43,6 +43,11 @@ def page(found: Findings, *, store: str, seed: int, asked: str, database: str) -
             lines += [f"- and {len(problems) - SHOWN:,} more"] * (len(problems) > SHOWN) + [""]
     lines += ["Verdict: every promise was kept." if not count else f"Verdict: {count} problems.", ""]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _kernel() -> str:
+    """Without what a distribution adds."""
+    return ".".join(platform.release().split(".")[:2])
 
 
 def _jobs(found: Findings) -> int:
