@@ -44,7 +44,7 @@ MUTANTS = {
     "live_copy": Mutant("a backup copies the file of the living database", ("backups",)),
     # The last kill is the server's: a pool that is killed, or given up for its silence, forgets with its jobs its bug.
     "forgetful": Mutant(
-        "over HTTP, reports without an answer are not told again", ("stranded",), True, 2, (105, 16, 86), lease_s=60
+        "over HTTP, reports without an answer are not told again", ("stranded",), True, 4, (2, 101, 119), lease_s=60
     ),
 }
 NONE = Mutant("nothing", ())
