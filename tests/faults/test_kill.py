@@ -17,6 +17,7 @@ from covey.testing.torture import evidence
 from covey.testing.torture.evidence import Evidence
 from covey.testing.torture.jobs import DIRECTORY
 from covey.testing.torture.mutants import caught
+from covey.testing.torture.report import page
 from covey.testing.torture.run import Torture
 from covey.testing.torture.verdict import CHECKS, Findings, verdict
 
@@ -204,6 +205,26 @@ def test_a_wrong_argument_is_one_line(wrong: list[str], capsys: pytest.CaptureFi
     said = capsys.readouterr().err
     assert said.startswith("torture: ")
     assert said.count("\n") == 1
+
+
+def test_a_report_that_cannot_be_written_is_said_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tool.main(["--report", str(tmp_path / "nowhere" / "page.md")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_page_says_what_was_found(over: Over) -> None:
+    found = over[1]
+    text = page(found, store="sqlite", seed=1, asked="make torture", database="SQLite")
+    assert "0 problems" in text
+    assert text.endswith("Verdict: every promise was kept.\n")
+    for name in found.checks:
+        assert f"| {name} | 0 |" in text
+    broken = Findings(found.checks | {"lost": ["job 7 is gone"]}, found.strikes, found.figures, 1.0)
+    text = page(broken, store="sqlite", seed=1, asked="make torture", database="SQLite")
+    assert "- job 7 is gone" in text
+    assert text.endswith("Verdict: 1 problems.\n")
 
 
 class queue_in:

@@ -66,6 +66,8 @@ def main(given: Sequence[str]) -> int:
     options = parser().parse_args(given)
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
     try:
+        if options.report:
+            options.report.touch()  # before the work, not after it
         with _directory(options.keep) as directory, _postgres(options.store) as server:
             found = Torture(
                 directory,

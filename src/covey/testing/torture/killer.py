@@ -173,7 +173,7 @@ def _has_job(pid: int) -> bool:
 
 
 def _is_command(pid: int) -> bool:
-    """The shell itself, or what it is just waiting for."""
+    """The shell that runs it, or a fork of that which is about to become something else."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as words:
         return _has_job(pid) and os.getsid(pid) == os.getpgid(pid) and words.read().startswith(b"/bin/sh\0-c")
     return False

@@ -136,7 +136,7 @@ class Torture:
     def _is_enough(self) -> bool:
         if self.jobs is None and self.kills is None:
             return False
-        return self._clients_are_done() and self._killer.kills >= (self.kills or 0)
+        return (self.jobs is None or self._clients_are_done()) and self._killer.kills >= (self.kills or 0)
 
     def _clients_are_done(self) -> bool:
         return all(process.poll() == 0 for process in self._actors["client"].values())
