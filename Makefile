@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test proof check format bench clean
+.PHONY: setup demo test proof torture mutants check format bench clean
 
 setup: .venv/ready
 
@@ -21,6 +21,16 @@ test: setup
 
 proof: setup
 	COVEY_PROOF=full $(BIN)/python -m pytest tests
+
+# make torture [MINUTES=…] [STORE=sqlite|postgres|http] [SEED=…] [KILLS=… JOBS=…] [REPORT=page.md]: docs/proof.md
+torture: setup
+	$(BIN)/python -m covey.testing.torture $(if $(STORE),--store $(STORE)) $(if $(MINUTES),--minutes $(MINUTES)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(if $(JOBS),--jobs $(JOBS)) \
+		$(if $(REPORT),--report $(REPORT))
+
+# Bugs planted one by one; each must be caught.
+mutants: setup
+	$(BIN)/python -m covey.testing.torture.mutants
 
 check: setup
 	$(BIN)/ruff format --check .

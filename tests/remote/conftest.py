@@ -10,8 +10,8 @@ import pytest
 from covey.compose import open_engine
 from covey.engine.engine import Engine
 from covey.remote.remote import Remote
-from covey.testing.kill import AUDIT
 from covey.testing.serving import Served
+from covey.testing.torture.audit import AUDIT
 
 from .cutting import Cutting
 
@@ -33,7 +33,9 @@ def engine(url: str) -> Iterator[Engine]:
     yield engine
     if engine.store.dialect.name == "postgres":  # the schema serves the next test too
         with engine.store.transaction():
-            engine.store.dialect.script("drop function {audit_change} cascade; drop table {audit};")
+            engine.store.dialect.script(
+                "drop function {audit_change} cascade; drop function {audit_removal} cascade; drop table {audit};"
+            )
     engine.close()
 
 

@@ -1,0 +1,179 @@
+"""Who is struck next, and how. Kinds and gaps come in the order of the seed; who is there to be found does not.
+
+The kinds are dealt like cards, so that whoever is easiest to find is not the only victim. A card waits for somebody it
+can be played against, for a while.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...worker import family
+from .books import Books
+from .verdict import PAUSE
+
+if TYPE_CHECKING:
+    from ..postgres import Server
+
+PAUSED_S = 2.5  # a lease is 1.5
+PATIENCE_S = 10.0  # how long a card waits
+GAP_S = (0.02, 0.2)  # between two strikes
+DECK = {"pool": 3, "zygote": 2, "worker": 6, "command": 5, "client": 2, PAUSE: 1}
+SERVED = {"server": 3}
+ON_POSTGRES = {"session": 2, "backend": 1, "postgres": 1}
+AT_WORK = "select pid from {pools} where id in (select pool from {workers})"
+SESSIONS = "select pid from pg_stat_activity where application_name = 'covey' and pid <> pg_backend_pid()"
+
+
+class Cast(Protocol):
+    """Who can be struck: the processes that the run itself has started, by role, and who of them is ready."""
+
+    def pids(self, role: str) -> list[int]: ...
+
+
+class Killer:
+    def __init__(self, cast: Cast, books: Books, seed: int, log: Path, postgres: Server | None, served: bool) -> None:
+        self._cast, self._books, self._log, self._postgres = cast, books, log, postgres
+        self._kinds = DECK | (SERVED if served else {}) | (ON_POSTGRES if postgres else {})
+        # Dice of their own, so that the order of the cards does not depend on how often the others were thrown.
+        self._cards, self._gaps, self._choices = (
+            random.Random(f"{what} {seed}") for what in ("cards", "gaps", "choices")
+        )
+        self._deck: list[str] = []
+        self._card, self._until, self._begun = "", 0.0, False
+        self._resumes: list[subprocess.Popen[bytes]] = []
+        self.strikes: Counter[str] = Counter()
+
+    @property
+    def kills(self) -> int:
+        return self.strikes.total() - self.strikes[PAUSE]
+
+    def gap_s(self) -> float:
+        return self._gaps.uniform(*GAP_S)
+
+    def strike(self) -> None:
+        """The next card has been played if there was anybody to play it against."""
+        now = time.monotonic()
+        self._begun = self._begun or bool(self._books.ask(AT_WORK))
+        if not self._begun:  # nobody to be found yet
+            return
+        if not self._card or now > self._until:
+            self._card, self._until = self._draw(), now + PATIENCE_S
+        if self._ways().get(self._card, self._kill)():
+            self.strikes[self._card] += 1
+            self._card = ""
+
+    def close(self) -> None:
+        """Everybody who was paused goes on."""
+        for process in self._resumes:
+            process.wait()
+
+    def _draw(self) -> str:
+        if not self._deck:
+            self._deck = [kind for kind, count in self._kinds.items() for _ in range(count)]
+            self._cards.shuffle(self._deck)
+        return self._deck.pop()
+
+    def _ways(self) -> Mapping[str, Callable[[], bool]]:
+        return {PAUSE: self._pause, "session": self._session, "backend": self._backend, "postgres": self._crash}
+
+    # ── processes ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _kill(self) -> bool:
+        """kill -9 of one process of the card's kind."""
+        victim = self._choose(self._victims(self._card))
+        if victim is not None:
+            family.send([victim], signal.SIGKILL)
+        return victim is not None
+
+    def _choose(self, victims: list[int]) -> int | None:
+        if not victims:
+            return None
+        victim = self._choices.choice(sorted(victims))
+        self._note(victim)
+        return victim
+
+    def _victims(self, kind: str) -> list[int]:
+        if kind == "client":
+            return self._cast.pids(kind)
+        if kind == "server":
+            return self._cast.pids(kind) if self._books.ask(AT_WORK) else []  # one that nobody uses is no victim
+        if kind == "pool":
+            at_work = {row[0] for row in self._books.ask(AT_WORK)}
+            return [pid for pid in self._cast.pids(kind) if pid in at_work]
+        marked = family.marked(f"{self._books.database_id}:")
+        if kind == "command":
+            return [pid for pid in marked if _is_command(pid)]
+        zygotes = {row[0] for row in self._books.ask("select zygote_pid from {pools}")}
+        return [pid for pid in marked if (pid in zygotes) == (kind == "zygote") and not _has_job(pid)]
+
+    def _pause(self) -> bool:
+        """A pool stands still for longer than its lease, and comes back stale."""
+        victim = self._choose(self._victims("pool"))
+        if victim is None:
+            return False
+        family.send([victim], signal.SIGSTOP)
+        self._resumes.append(subprocess.Popen(["sh", "-c", f"sleep {PAUSED_S}; kill -CONT {victim} 2>&-"]))
+        return True
+
+    # ── PostgreSQL ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _session(self) -> bool:
+        """One session is ended by the server, as an administrator or a proxy would."""
+        return self._at_server(lambda db, pid: bool(db.execute("select pg_terminate_backend(%s)", [pid]).fetchall()))
+
+    def _backend(self) -> bool:
+        """kill -9 of one session's process: the server ends all of them and recovers."""
+
+        def kill(_: Any, pid: int) -> bool:
+            family.send([pid], signal.SIGKILL)
+            return True
+
+        return self._at_server(kill)
+
+    def _at_server(self, hit: Callable[[Any, int], bool]) -> bool:
+        import psycopg
+
+        assert self._postgres is not None
+        with contextlib.suppress(psycopg.Error), self._postgres.admin() as db:
+            victim = self._choose([row[0] for row in db.execute(SESSIONS).fetchall()])
+            return victim is not None and hit(db, victim)
+        return False
+
+    def _crash(self) -> bool:
+        """The whole server goes as in a crash, is away for a moment and comes back."""
+        assert self._postgres is not None
+        self._note(0)
+        self._postgres.stop("immediate")
+        time.sleep(self._choices.uniform(0, 0.5))
+        self._postgres.start()
+        return True
+
+    def _note(self, pid: int) -> None:
+        with open(self._log, "a") as log:
+            log.write(f"{time.time():.3f} {self._card} {pid}\n")
+
+
+def _has_job(pid: int) -> bool:
+    """Whether its mark names a job: then it is a command or what one has started, else a zygote or a worker."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as environ:
+        for part in environ.read().split(b"\0"):
+            if part.startswith(f"{family.MARK}=".encode()):
+                return part.split(b":")[2] != b"0"
+    return True  # gone
+
+
+def _is_command(pid: int) -> bool:
+    """The shell that runs it, or a fork of that which is about to become something else."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as words:
+        return _has_job(pid) and os.getsid(pid) == os.getpgid(pid) and words.read().startswith(b"/bin/sh\0-c")
+    return False
