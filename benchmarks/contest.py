@@ -43,8 +43,8 @@ class Contestant:
     python: Path
     variant: str = ""
 
-    def command(self, *words: str) -> list[str]:
-        return [str(self.python), "-m", "benchmarks.peers", self.module, *words]
+    def producer(self) -> list[str]:
+        return [str(self.python), "-m", "benchmarks.peers.produce", self.module]
 
     def environ(self, given: Given, *, starts: bool = False) -> dict[str, str]:
         told = {"PLACE": str(given.place), "URL": given.url, "VARIANT": self.variant, "STARTS": "1" if starts else ""}
@@ -84,10 +84,11 @@ class Producer:
     """The side that enqueues, in the contestant's interpreter; asked line by line."""
 
     def __init__(self, contestant: Contestant, given: Given) -> None:
+        self.contestant, self.given = contestant, given
         self._log = given.place / "producer.log"
         with open(self._log, "ab") as log:
             self._process = subprocess.Popen(
-                contestant.command("produce"), cwd=ground.ROOT, env=contestant.environ(given), stdin=subprocess.PIPE,
+                contestant.producer(), cwd=ground.ROOT, env=contestant.environ(given), stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=log,
             )  # fmt: skip
         self.about: dict[str, Any] = {}
@@ -102,10 +103,6 @@ class Producer:
 
     def __exit__(self, *_: object) -> None:
         self._end()
-
-    @property
-    def supervises(self) -> bool:
-        return bool(self.about["supervises"])
 
     def ask(self, question: str, within_s: float = ANSWER_S, **given: Any) -> Any:
         assert self._process.stdin
@@ -134,19 +131,18 @@ class Producer:
 class Workers:
     """So many workers of the contestant, as processes; gone afterwards with everything they started."""
 
-    def __init__(
-        self, contestant: Contestant, given: Given, count: int, *, supervised: bool, starts: bool = False
-    ) -> None:
-        self.log = given.place / "workers.log"
-        each, times = (count, 1) if supervised else (1, count)
-        environ = contestant.environ(given, starts=starts)
+    def __init__(self, producer: Producer, count: int, *, starts: bool = False) -> None:
+        self.log = producer.given.place / "workers.log"
+        environ = producer.contestant.environ(producer.given, starts=starts)
+        commands = producer.ask("commands", workers=count)
+        self.began = time.monotonic_ns()
         with open(self.log, "ab") as log:
             self._processes = [
                 subprocess.Popen(
-                    contestant.command("work", str(each)), cwd=ground.ROOT, env=environ, stdin=subprocess.DEVNULL,
-                    stdout=log, stderr=log, start_new_session=True,
+                    command, cwd=ground.ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    start_new_session=True,
                 )
-                for _ in range(times)
+                for command in commands
             ]  # fmt: skip
 
     def __enter__(self) -> Workers:
@@ -173,9 +169,9 @@ class Workers:
             with contextlib.suppress(psutil.NoSuchProcess):
                 left.kill()
         for process in self._processes:
-            process.wait()
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)  # while its number is surely its own: not waited for yet
+            process.wait()
 
 
 def said(problem: Exception) -> str:
@@ -224,7 +220,7 @@ def drain(
     with store.fresh() as given, Producer(contestant, given) as producer:
         producer.ask("fill", fill_s, count=jobs)
         words = trace.words(str(given.place))
-        with Workers(contestant, given, workers, supervised=producer.supervises) as crew:
+        with Workers(producer, workers) as crew:
             _until(lambda: sum(words) > 0, FIRST_S, crew, "no job had run")
             began, before = time.monotonic(), sum(words)
             while (done := min(jobs, sum(words))) < jobs and time.monotonic() - began < limit_s:
@@ -241,10 +237,9 @@ def _session(contestant: Contestant, store: Store, sizes: Sizes) -> dict[str, An
     """Two workers from their start on: the first job, single jobs, then nothing to do."""
     with store.fresh() as given, Producer(contestant, given) as producer:
         producer.ask("one", count=1, limit_s=1.0)
-        place, began = str(given.place), time.monotonic_ns()
-        with Workers(contestant, given, 2, supervised=producer.supervises, starts=True) as crew:
-            took = _first_then_single(producer, crew, place, sizes.pickups)
-            started = (trace.starts(place)[0] - began) / 1e9
+        with Workers(producer, 2, starts=True) as crew:
+            took = _first_then_single(producer, crew, sizes.pickups)
+            started = (trace.starts(str(given.place))[0] - crew.began) / 1e9
             time.sleep(0.5)
             ours, theirs = crew.pids(), given.servers()
             before, at = (cpu_ns(ours), cpu_ns(theirs)), time.monotonic()
@@ -265,8 +260,8 @@ def pickups(contestant: Contestant, store: Store, count: int) -> list[float]:
     """Milliseconds from the enqueue call to the task, two workers idle before each."""
     with store.fresh() as given, Producer(contestant, given) as producer:
         producer.ask("one", count=1, limit_s=1.0)
-        with Workers(contestant, given, 2, supervised=producer.supervises, starts=True) as crew:
-            return _first_then_single(producer, crew, str(given.place), count)
+        with Workers(producer, 2, starts=True) as crew:
+            return _first_then_single(producer, crew, count)
 
 
 def backlog(contestant: Contestant, store: Store, sizes: Sizes) -> dict[str, Any]:
@@ -282,7 +277,8 @@ def backlog(contestant: Contestant, store: Store, sizes: Sizes) -> dict[str, Any
     return found
 
 
-def _first_then_single(producer: Producer, crew: Workers, place: str, count: int) -> list[float]:
+def _first_then_single(producer: Producer, crew: Workers, count: int) -> list[float]:
+    place = str(producer.given.place)
     _until(lambda: 0 in trace.starts(place), FIRST_S, crew, "no job had run")
     time.sleep(1.0)
     took: list[float] = producer.ask("pickup", count * 3.0 + 30, count=count)

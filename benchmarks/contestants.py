@@ -35,7 +35,7 @@ CELERY = ("celery[redis]", "hiredis")
 PEERS: dict[str, dict[str, Entry]] = {
     "sqlite": {
         "huey": Entry("huey", HUEY),
-        "huey-fsync": Entry("huey", HUEY, "fsync"),
+        "huey-nosync": Entry("huey", HUEY, "nosync"),
         "litequeue": Entry("litequeue", ("litequeue",)),
         "persist-queue": Entry("persistqueue", ("persist-queue",)),
         "honker": Entry("honker", ("honker",)),

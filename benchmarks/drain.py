@@ -89,7 +89,7 @@ def raw_loop(place: Path, jobs: int) -> float:
 
 def _beside_huey(quick: bool, ours: Side) -> Iterator[Figure | Remark]:
     try:
-        loose, durable = PEERS["sqlite"]["huey"].ready(), PEERS["sqlite"]["huey-fsync"].ready()
+        loose, durable = PEERS["sqlite"]["huey-nosync"].ready(), PEERS["sqlite"]["huey"].ready()
     except Missing as problem:
         yield Remark(NAME, f"huey could not be installed here: {problem}")
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,37 +12,29 @@ from .contestants import COVEY
 from .table import TITLES, in_order, rounds
 from .timing import median
 
-WIDTH, LEFT, RIGHT, BAR, TOP = 760, 130, 110, 22, 46
+WIDTH, RIGHT, BAR, TOP, LETTER = 760, 80, 22, 46, 7.2
 OURS, OTHERS, GRID, INK = "#c2410c", "#64748b", "#e2e8f0", "#0f172a"
 COLOURS = ("#0369a1", "#15803d", "#7e22ce", "#be185d", "#a16207", "#0f766e", "#475569", "#b91c1c", "#4d7c0f", "#1e3a8a")
 
 
 def write(place: Path, book: dict[str, Any]) -> None:
+    """Every figure that has plots has new ones."""
     place.mkdir(parents=True, exist_ok=True)
     for family, results in in_order(book):
+        beside = TITLES[family].partition(":")[0].partition(";")[0]
         if family == "commands":
             _bars(place / "commands.svg", "commands a second, two at a time", _medians(results, "commands"))
             continue
-        title = TITLES[family].partition(":")[0].partition(";")[0]
-        _bars(
-            place / f"drain-{family}.svg",
-            f"drain beside {title}: jobs a second, 2 workers",
-            _medians(results, "drain2"),
-        )
+        _bars(place / f"drain-{family}.svg", f"{beside}: drain, jobs a second, 2 workers", _medians(results, "drain2"))
         lines = {name: found["backlog"] for name, found in results.items() if found.get("backlog")}
-        _lines(place / f"backlog-{family}.svg", f"drain by backlog beside {title}: jobs a second, 2 workers", lines)
+        _lines(place / f"backlog-{family}.svg", f"{beside}: drain by backlog, jobs a second, 2 workers", lines)
     waits = {
         f"{name} ({family})": value
         for family, results in in_order(book)
         for name, value in _medians(results, "p50").items()
         if (name, family) != (COVEY, "redis")  # on a file there too: once is enough
     }
-    _bars(
-        place / "pickup.svg",
-        "pick-up: milliseconds from the call to the task, median (less is better)",
-        waits,
-        up=False,
-    )
+    _bars(place / "pickup.svg", "pick-up p50: milliseconds from the call to the task; less is better", waits, up=False)
 
 
 def _medians(results: Mapping[str, Any], key: str) -> dict[str, float]:
@@ -50,75 +42,71 @@ def _medians(results: Mapping[str, Any], key: str) -> dict[str, float]:
     return {name: median(values) for name, values in found.items() if values}
 
 
-def _bars(path: Path, title: str, values: Mapping[str, float], *, up: bool = True) -> None:
-    """Longest first, or shortest where less is better."""
-    ordered = sorted(values.items(), key=lambda item: -item[1] if up else item[1])
-    ticks, x = _scale(list(values.values()))
-    left = max(LEFT, 8 * max((len(name) for name in values), default=0))
-    height = TOP + BAR * len(ordered) + 30
-    scale = lambda value: left + x(value) * (WIDTH - left - RIGHT)  # noqa: E731
-    parts = [_grid(scale(tick), TOP - 6, height - 24, _number(tick), height - 10) for tick in ticks]
-    for place, (name, value) in enumerate(ordered):
-        y, colour = TOP + place * BAR, OURS if name.startswith(COVEY) else OTHERS
-        parts.append(
-            f'<rect x="{left}" y="{y}" width="{max(1, scale(value) - left):.1f}" height="{BAR - 6}" fill="{colour}"/>'
-        )
-        parts.append(_text(left - 6, y + 12, name, "end", bold=name.startswith(COVEY)))
-        parts.append(_text(scale(value) + 5, y + 12, _number(value)))
+class Scale:
+    """Powers of ten around the values, laid out from ``first`` to ``last``."""
+
+    def __init__(self, values: Sequence[float], first: float, last: float) -> None:
+        self._low = math.floor(math.log10(min(values)))
+        self._high = max(self._low + 1, math.ceil(math.log10(max(values))))
+        self._first, self._length = first, last - first
+        self.ticks = [10.0**power for power in range(self._low, self._high + 1)]
+
+    def at(self, value: float) -> float:
+        return self._first + (math.log10(value) - self._low) / (self._high - self._low) * self._length
+
+
+def _bars(path: Path, title: str, given: Mapping[str, float], *, up: bool = True) -> None:
+    """The best on top: the longest, or the shortest where less is better."""
+    values = {name: value for name, value in given.items() if value > 0}
+    if not values:
+        return
+    left, height = 20 + LETTER * max(len(name) for name in values), TOP + BAR * len(values) + 30
+    scale = Scale(list(values.values()), left, WIDTH - RIGHT)
+    parts = []
+    for tick in scale.ticks:
+        parts.append(f'<path d="M{scale.at(tick):.1f} {TOP - 6}V{height - 24}" stroke="{GRID}"/>')
+        parts.append(_text(scale.at(tick), height - 10, _number(tick), "middle"))
+    for place, (name, value) in enumerate(sorted(values.items(), key=lambda item: -item[1] if up else item[1])):
+        y, ours = TOP + place * BAR, name.startswith(COVEY)
+        size = f'width="{max(1.0, scale.at(value) - left):.1f}" height="{BAR - 6}"'
+        parts.append(f'<rect x="{left:.1f}" y="{y}" {size} fill="{OURS if ours else OTHERS}"/>')
+        parts.append(_text(left - 6, y + 12, name, "end", bold=ours))
+        parts.append(_text(scale.at(value) + 5, y + 12, _number(value)))
     _save(path, title, height, parts)
 
 
 def _lines(path: Path, title: str, lines: Mapping[str, Mapping[str, float]]) -> None:
     rates = [rate for line in lines.values() for rate in line.values() if rate > 0]
     sizes = sorted({int(size) for line in lines.values() for size in line})
-    if not rates or len(sizes) < 2:
+    if not rates:
         return
-    ticks, up = _scale(rates)
-    height, left, right = 380, 60, WIDTH - 150
-    across = lambda size: left + math.log(size / sizes[0]) / math.log(sizes[-1] / sizes[0]) * (right - left)  # noqa: E731
-    y = lambda rate: height - 40 - up(rate) * (height - 40 - TOP)  # noqa: E731
-    parts = [_text(across(size), height - 18, f"{size:,}", "middle") for size in sizes]
-    parts += [
-        f'<path d="M{left} {y(tick):.1f}H{right}" stroke="{GRID}"/>'
-        + _text(left - 6, y(tick) + 4, _number(tick), "end")
-        for tick in ticks
-    ]
-    labels = []
+    height, left, right = 380, 70, WIDTH - 130
+    across, up = Scale(sizes, left, right), Scale(rates, height - 40, TOP)
+    parts = [_text(across.at(size), height - 18, f"{size:,}", "middle") for size in sizes]
+    for tick in up.ticks:
+        parts.append(f'<path d="M{left} {up.at(tick):.1f}H{right}" stroke="{GRID}"/>')
+        parts.append(_text(left - 8, up.at(tick) + 4, _number(tick), "end"))
+    ends = []
     for number, (name, line) in enumerate(lines.items()):
-        points = [(across(int(size)), y(rate)) for size, rate in line.items() if rate > 0]
-        if not points:
-            continue
-        ours = name == COVEY
-        colour, stroke = (OURS, 3.5) if ours else (COLOURS[number % len(COLOURS)], 1.8)
-        drawn = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
-        parts.append(f'<polyline points="{drawn}" fill="none" stroke="{colour}" stroke-width="{stroke}"/>')
-        parts += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3" fill="{colour}"/>' for px, py in points]
-        labels.append((points[-1][1], points[-1][0], name, colour, ours))
-    parts += [_label(*label) for label in _apart(labels)]
+        points = [(across.at(int(size)), up.at(rate)) for size, rate in line.items() if rate > 0]
+        if points:
+            colour = OURS if name == COVEY else COLOURS[number % len(COLOURS)]
+            drawn, wide = " ".join(f"{x:.1f},{y:.1f}" for x, y in points), 3.5 if name == COVEY else 1.8
+            parts.append(f'<polyline points="{drawn}" fill="none" stroke="{colour}" stroke-width="{wide}"/>')
+            parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
+            ends.append((points[-1][1], name, colour))
+    parts += [
+        _text(right + 12, y + 4, name, colour=colour, bold=name == COVEY) for y, name, colour in _apart(sorted(ends))
+    ]
     _save(path, title, height, parts)
 
 
-def _apart(labels: Sequence[tuple[float, float, str, str, bool]]) -> list[tuple[float, float, str, str, bool]]:
+def _apart(ends: Sequence[tuple[float, str, str]]) -> Iterator[tuple[float, str, str]]:
     """From top to bottom, each far enough below the one before to be read."""
-    placed: list[tuple[float, float, str, str, bool]] = []
-    for y, *rest in sorted(labels):
-        placed.append((max(y, placed[-1][0] + 14) if placed else y, *rest))  # type: ignore[arg-type]
-    return placed
-
-
-def _label(y: float, x: float, name: str, colour: str, bold: bool) -> str:
-    return _text(WIDTH - 140, y + 4, name, colour=colour, bold=bold)
-
-
-def _scale(values: Sequence[float]) -> tuple[list[float], Any]:
-    """Powers of ten around the values, and where a value lies between them: from 0 to 1."""
-    low = math.floor(math.log10(min(value for value in values if value > 0)))
-    high = max(low + 1, math.ceil(math.log10(max(values))))
-    return [10.0**power for power in range(low, high + 1)], lambda value: (math.log10(value) - low) / (high - low)
-
-
-def _grid(x: float, top: float, bottom: float, label: str, y: float) -> str:
-    return f'<path d="M{x:.1f} {top}V{bottom}" stroke="{GRID}"/>' + _text(x, y, label, "middle")
+    last = 0.0
+    for y, name, colour in ends:
+        last = max(y, last + 14)
+        yield last, name, colour
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start", *, colour: str = INK, bold: bool = False) -> str:

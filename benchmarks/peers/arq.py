@@ -51,7 +51,7 @@ class Queue(Peer):
     def left(self):
         return self.client.zcard(default_queue_name)
 
-    def work(self, workers):
+    def work(self):
         Worker(
             functions=[func(noop, name="noop", keep_result=0)], redis_settings=RedisSettings.from_dsn(URL),
             max_jobs=JOBS, poll_delay=POLL_S, log_results=False,

@@ -50,7 +50,7 @@ class Queue(Peer):
     def left(self):
         return self.client.llen("celery") + self.client.hlen("unacked")
 
-    def work(self, workers):
+    def work(self):
         pool = ["--pool", "prefork", "-c", "1"] if PREFORK else ["--pool", "threads", "-c", str(THREADS)]
         quiet = ["--loglevel", "ERROR", "--without-gossip", "--without-mingle", "-n", f"{uuid4()}@bench"]
         app.worker_main(["worker", *pool, *quiet])

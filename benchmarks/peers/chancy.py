@@ -24,7 +24,7 @@ def job(n):
 class Queue(Peer):
     packages = ("chancy", "psycopg")
     settings = f"AsyncExecutor, concurrency {CONCURRENCY}"
-    crash = "at least once with its recovery plugin"
+    crash = "at least once: its recovery runs it again when the worker is missed"
     power = "nothing"
     keeps = "the row, until pruned"
 
@@ -48,6 +48,6 @@ class Queue(Peer):
     def left(self):
         return count_in_postgres(URL, "select count(*) from chancy_jobs where state in ('pending', 'running')")
 
-    async def work(self, workers):
+    async def work(self):
         async with Chancy(URL) as chancy, Worker(chancy) as worker:
             await worker.wait_for_shutdown()

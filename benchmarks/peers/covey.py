@@ -1,4 +1,7 @@
-"""Covey itself, on a SQLite file or on PostgreSQL."""
+"""Covey itself, on a SQLite file or on PostgreSQL.
+
+Workers import this module, so the producer's needs are imported where they are used, as an app would have it.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,9 @@ import os
 import sys
 import time
 
-import psycopg
-
 from covey import Covey
 
-from .. import ground
+from .copies import count_in_postgres
 from .peer import PLACE, TEXT, URL, Peer
 from .trace import ran
 
@@ -38,10 +39,11 @@ class Queue(Peer):
     crash = "at least once: runs again at once"
     power = "nothing"
     keeps = "the row and its run, until pruned"
-    supervises = True
 
     def open(self) -> None:
-        ground.open_engine(os.environ["COVEY_DB"]).close()
+        from covey.compose import open_engine
+
+        open_engine(os.environ["COVEY_DB"]).close()
 
     def one(self, n: int) -> None:
         noop.enqueue(n, TEXT)
@@ -51,28 +53,30 @@ class Queue(Peer):
 
     def fill(self, count: int) -> None:
         if not URL:
+            from .. import ground
+
             ground.fill(os.environ["COVEY_DB"], count, task=noop)
             return
+        import psycopg
+
         given = {"count": count, "now": time.time_ns() // 1000, "task": noop.name, "args": noop.call(1, TEXT).args}
-        with psycopg.connect(_plain(URL)) as db:
+        with psycopg.connect(URL) as db:
             db.execute("insert into covey.queues (name, created_at) values ('default', 0) on conflict do nothing")
             db.execute(FILL, given)
             db.execute(FILL_PAYLOADS, given)
-        with psycopg.connect(_plain(URL), autocommit=True) as db:
+        with psycopg.connect(URL, autocommit=True) as db:
             db.execute("analyze")
 
     def left(self) -> int:
-        if not URL:
-            db = ground.connect(os.environ["COVEY_DB"])
-            return int(db.execute(LEFT.format("")).get)
-        with psycopg.connect(_plain(URL)) as db:
-            return int(db.execute(LEFT.format("covey.")).fetchone()[0])
+        if URL:
+            return count_in_postgres(URL, LEFT.format("covey."))
+        from .. import ground
 
-    def work(self, workers: int) -> None:
+        db = ground.connect(os.environ["COVEY_DB"])
+        count = int(db.execute(LEFT.format("")).get)
+        db.close()
+        return count
+
+    def commands(self, workers: int) -> list[list[str]]:
         words = ["worker", "start", "--count", str(workers), "--app", "benchmarks.peers.covey:app", "--quiet"]
-        os.execv(sys.executable, [sys.executable, "-m", "covey", *words])
-
-
-def _plain(url: str) -> str:
-    """The URL as PostgreSQL knows it: without the schema."""
-    return url.replace("&schema=covey", "")
+        return [[sys.executable, "-m", "covey", *words]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import dramatiq
@@ -28,7 +27,6 @@ class Queue(Peer):
     crash = "at least once: runs again once the heartbeat is missed (a minute)"
     power = "a second"
     keeps = "nothing"
-    supervises = True
 
     def one(self, n):
         noop.send(n, TEXT)
@@ -47,6 +45,6 @@ class Queue(Peer):
     def left(self):
         return broker.client.hlen("dramatiq:default.msgs")
 
-    def work(self, workers):
+    def commands(self, workers):
         words = ["benchmarks.peers.dramatiq", "--processes", str(workers), "--threads", str(THREADS)]
-        os.execv(sys.executable, [sys.executable, "-m", "dramatiq", *words])
+        return [[sys.executable, "-m", "dramatiq", *words]]

@@ -36,7 +36,7 @@ class Queue(Peer):
     def left(self):
         return self.db.query("select count(*) as n from _honker_live where queue = 'bench'")[0]["n"]
 
-    async def work(self, workers):
+    async def work(self):
         name = f"w{os.getpid()}"
         while True:
             jobs = self.queue.claim_batch(name, BATCH)

@@ -11,13 +11,13 @@ from .copies import CHUNK
 from .peer import PLACE, TEXT, URL, VARIANT, Peer
 from .trace import ran
 
-FSYNC = VARIANT == "fsync"
+NO_SYNC = VARIANT == "nosync"
 POLL_S = 0.01
 
 if URL:
     huey = RedisHuey("bench", url=URL, results=False)
 else:
-    huey = SqliteHuey("bench", filename=os.path.join(PLACE, "huey.db"), results=False, fsync=FSYNC, cache_mb=64)
+    huey = SqliteHuey("bench", filename=os.path.join(PLACE, "huey.db"), results=False, fsync=not NO_SYNC, cache_mb=64)
 
 
 @huey.task()
@@ -27,9 +27,11 @@ def noop(n, text):
 
 class Queue(Peer):
     packages = ("huey",)
-    settings = "a thread a process, no results" + ("" if URL else f", polls every {POLL_S * 1e3:g} ms")
+    settings = "a thread a process, no results" + (
+        "" if URL else f", synchronous={'OFF' if NO_SYNC else 'FULL'}, polls every {POLL_S * 1e3:g} ms"
+    )
     crash = "at most once: the job is gone when it is taken"
-    power = "a second" if URL else "nothing" if FSYNC else "much: SQLite never syncs (synchronous=OFF)"
+    power = "a second" if URL else "much, even the file: nothing is synced" if NO_SYNC else "nothing"
     keeps = "nothing"
 
     def one(self, n):
@@ -49,7 +51,7 @@ class Queue(Peer):
     def left(self):
         return huey.storage.queue_size()
 
-    def work(self, workers):
+    def work(self):
         logging.disable(logging.CRITICAL)
         huey.create_consumer(
             workers=1, worker_type="thread", periodic=False, initial_delay=POLL_S, max_delay=POLL_S,

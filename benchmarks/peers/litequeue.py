@@ -42,7 +42,7 @@ class Queue(Peer):
         (count,) = self.queue.conn.execute(f"select count(*) from {self.queue.table} where status < 2").fetchone()
         return count
 
-    def work(self, workers):
+    def work(self):
         while True:
             message = self.queue.pop()
             if message is None:

@@ -24,7 +24,7 @@ class Noop:
 class Queue(Peer):
     packages = ("oban", "psycopg")
     settings = f"limit {LIMIT}, coroutines"
-    crash = "at least once: rescued when its producer is missed (a minute)"
+    crash = "at least once: rescued after 5 minutes"
     power = "nothing"
     keeps = "the row, until pruned"
 
@@ -47,6 +47,6 @@ class Queue(Peer):
     def left(self):
         return count_in_postgres(URL, "select count(*) from oban_jobs where state in ('available', 'executing')")
 
-    async def work(self, workers):
+    async def work(self):
         async with AsyncConnectionPool(URL, open=False) as pool, Oban(pool=pool, queues={"default": LIMIT}):
             await asyncio.Event().wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Awaitable
 from typing import Any
 
@@ -18,7 +19,6 @@ class Peer:
     crash = ""  # what becomes of a job whose worker is killed
     power = ""  # what a power cut may take although the enqueue had returned
     keeps = ""  # what is left of a job that has ended
-    supervises = False  # work(2) starts the second worker itself
 
     def open(self) -> Awaitable[None] | None:
         """Tables are there; jobs can be enqueued."""
@@ -37,6 +37,11 @@ class Peer:
         """How many have not ended."""
         raise NotImplementedError
 
-    def work(self, workers: int) -> Any:
+    def work(self) -> Any:
         """Jobs are run until the process is terminated."""
         raise NotImplementedError
+
+    def commands(self, workers: int) -> list[list[str]]:
+        """What to start for so many workers; one command, where the queue's own starts them all."""
+        name = type(self).__module__.rpartition(".")[2]
+        return [[sys.executable, "-m", "benchmarks.peers.work", name]] * workers

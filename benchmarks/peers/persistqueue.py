@@ -43,7 +43,7 @@ class Queue(Peer):
         db.close()
         return count
 
-    def work(self, workers):
+    def work(self):
         while True:
             try:
                 item = self.queue.get(block=False, raw=True)

@@ -41,7 +41,7 @@ class Queue(Peer):
     def left(self):
         return count_in_postgres(URL, "select count(*) from pgqueuer")
 
-    async def work(self, workers):
+    async def work(self):
         app = PgQueuer(await self._driver())
 
         @app.entrypoint("noop")

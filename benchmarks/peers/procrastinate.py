@@ -41,6 +41,6 @@ class Queue(Peer):
     def left(self):
         return count_in_postgres(URL, "select count(*) from procrastinate_jobs where status in ('todo', 'doing')")
 
-    async def work(self, workers):
+    async def work(self):
         async with app.open_async():
             await app.run_worker_async(concurrency=CONCURRENCY)

@@ -19,7 +19,7 @@ def noop(n, text):
 class Queue(Peer):
     packages = ("rq", "redis")
     settings = ("Worker: a fork a job" if FORKS else "SimpleWorker: no fork") + ", no results"
-    crash = "at least once with retries set; else failed once its heartbeat is missed"
+    crash = "at most once unless Retry is set: failed when its heartbeat is missed"
     power = "a second"
     keeps = "nothing (result_ttl=0)"
 
@@ -45,6 +45,6 @@ class Queue(Peer):
     def left(self):
         return self.queue.count + self.queue.started_job_registry.count
 
-    def work(self, workers):
+    def work(self):
         kind = rq.Worker if FORKS else rq.SimpleWorker
         kind([self.queue], connection=self.client, log_job_description=False).work(logging_level="ERROR")

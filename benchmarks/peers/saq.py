@@ -20,7 +20,7 @@ async def noop(ctx, *, n, text):
 class Queue(Peer):
     packages = ("saq", "redis")
     settings = f"concurrency {CONCURRENCY}, no results"
-    crash = "at least once with retries left; else aborted by the sweep (a minute)"
+    crash = "at most once unless retries are set: aborted by the sweep (a minute)"
     power = "a second"
     keeps = "nothing (ttl=-1)"
 
@@ -48,6 +48,6 @@ class Queue(Peer):
     async def left(self):
         return await self.queue.count("incomplete")
 
-    async def work(self, workers):
+    async def work(self):
         worker = Worker(SaqQueue.from_url(URL), functions=[("noop", noop)], concurrency=CONCURRENCY)
         await worker.start()

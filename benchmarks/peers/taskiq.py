@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from redis import Redis
@@ -27,7 +26,6 @@ class Queue(Peer):
     crash = "at least once: claimed by another after 10 minutes (idle_timeout)"
     power = "a second"
     keeps = "the entry in the stream (no maxlen)"
-    supervises = True
 
     async def open(self):
         await broker.startup()
@@ -53,7 +51,7 @@ class Queue(Peer):
         (group,) = self.client.xinfo_groups("taskiq")
         return group["lag"] + group["pending"]
 
-    def work(self, workers):
+    def commands(self, workers):
         words = ["worker", "benchmarks.peers.taskiq:broker", "--workers", str(workers), "--log-level", "ERROR"]
         words += ["--max-async-tasks", str(TASKS)]
-        os.execv(sys.executable, [sys.executable, "-m", "taskiq", *words])
+        return [[sys.executable, "-m", "taskiq", *words]]

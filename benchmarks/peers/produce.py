@@ -1,4 +1,4 @@
-"""python -m benchmarks.peers NAME produce|work [N]: run by the interpreter that has the queue installed."""
+"""python -m benchmarks.peers.produce NAME: the side that enqueues, run by the interpreter that has the queue."""
 
 from __future__ import annotations
 
@@ -34,11 +34,14 @@ class Producer:
 
     async def open(self) -> dict[str, Any]:
         await done(self.queue.open())
-        said = ("settings", "crash", "power", "keeps", "supervises")
+        said = ("settings", "crash", "power", "keeps")
         return {name: getattr(self.queue, name) for name in said} | {
             "python": platform.python_version(),
             "versions": {package: metadata.version(package) for package in self.queue.packages},
         }
+
+    async def commands(self, workers: int) -> list[list[str]]:
+        return self.queue.commands(workers)
 
     async def one(self, count: int, limit_s: float) -> float:
         """Jobs a second, enqueued one after the other, for no longer than that."""
@@ -92,16 +95,5 @@ async def produce(queue: Peer) -> None:
         print(json.dumps(said), file=answers, flush=True)
 
 
-def main() -> None:
-    name, verb, *workers = sys.argv[1:]
-    queue: Peer = importlib.import_module(f"{__package__}.{name}").Queue()
-    if verb == "produce":
-        asyncio.run(produce(queue))
-    elif inspect.iscoroutinefunction(queue.work):
-        asyncio.run(queue.work(int(workers[0])))
-    else:
-        queue.work(int(workers[0]))
-
-
 if __name__ == "__main__":
-    main()
+    asyncio.run(produce(importlib.import_module(f"{__package__}.{sys.argv[1]}").Queue()))
