@@ -19,6 +19,8 @@ from typing import Any
 
 import psutil
 
+from covey.env import alive, start_ticks
+
 from . import ground
 from .idle import cpu_ns
 from .peers import trace
@@ -29,6 +31,8 @@ from .timing import median, percentile
 ANSWER_S = 60.0
 FIRST_S = 30.0
 LOOK_S = 0.004
+GRACE_S = 3.0
+SETTLE_S = 0.5  # until workers that have just had something to do are idle
 
 
 class Failed(Exception):
@@ -71,8 +75,8 @@ class Sizes:
 
 
 FULL = Sizes(
-    rounds=3, one=1_000, one_s=1.0, many=5_000, drain=20_000, drain_s=2.0, pickups=60, idle_s=3.0,
-    backlogs=(1_000, 10_000, 100_000, 1_000_000), backlog_s=1.5, fill_s=45, commands=1_000,
+    rounds=3, one=1_000, one_s=0.5, many=3_000, drain=20_000, drain_s=1.5, pickups=100, idle_s=2.0,
+    backlogs=(1_000, 10_000, 100_000, 1_000_000), backlog_s=1.2, fill_s=30, commands=1_000,
 )  # fmt: skip
 QUICK = Sizes(
     rounds=1, one=200, one_s=0.3, many=1_000, drain=5_000, drain_s=1.0, pickups=15, idle_s=1.0,
@@ -157,20 +161,24 @@ class Workers:
         return found
 
     def check(self) -> None:
-        if any(process.poll() is not None for process in self._processes):
+        if any(start_ticks(process.pid) is None for process in self._processes):
             raise Failed(f"a worker ended: {last_line(self.log)}")
 
     def __exit__(self, *_: object) -> None:
-        family = [psutil.Process(pid) for pid in self.pids() if psutil.pid_exists(pid)]
+        family = {pid: start_ticks(pid) for pid in self.pids()}
         for process in self._processes:
             process.send_signal(signal.SIGTERM)
-        _, alive = psutil.wait_procs(family, 3)
-        for left in alive:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                left.kill()
+        deadline = time.monotonic() + GRACE_S
+        while (left := [pid for pid, ticks in family.items() if ticks and alive(pid, ticks)]) and (
+            time.monotonic() < deadline
+        ):
+            time.sleep(0.01)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         for process in self._processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)  # while its number is surely its own: not waited for yet
+                os.killpg(process.pid, signal.SIGKILL)  # its number is surely its own: it was not waited for yet
             process.wait()
 
 
@@ -240,7 +248,7 @@ def _session(contestant: Contestant, store: Store, sizes: Sizes) -> dict[str, An
         with Workers(producer, 2, starts=True) as crew:
             took = _first_then_single(producer, crew, sizes.pickups)
             started = (trace.starts(str(given.place))[0] - crew.began) / 1e9
-            time.sleep(0.5)
+            time.sleep(SETTLE_S)
             ours, theirs = crew.pids(), given.servers()
             before, at = (cpu_ns(ours), cpu_ns(theirs)), time.monotonic()
             time.sleep(sizes.idle_s)
@@ -280,7 +288,7 @@ def backlog(contestant: Contestant, store: Store, sizes: Sizes) -> dict[str, Any
 def _first_then_single(producer: Producer, crew: Workers, count: int) -> list[float]:
     place = str(producer.given.place)
     _until(lambda: 0 in trace.starts(place), FIRST_S, crew, "no job had run")
-    time.sleep(1.0)
+    time.sleep(SETTLE_S)
     took: list[float] = producer.ask("pickup", count * 3.0 + 30, count=count)
     return took
 

@@ -43,7 +43,7 @@ class Queue(Peer):
         tag = json.loads(stored)["properties"]["delivery_tag"]
 
         def write(pipe, id):
-            pipe.lpush("celery", stored.replace(first.id, id).replace(tag, str(uuid4())))
+            pipe.lpush("celery", stored.replace(first.id, id).replace(tag, f"t{id}"))
 
         in_redis(self.client, count - 1, write)
 

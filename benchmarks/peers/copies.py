@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
 
 CHUNK = 5_000
 
@@ -16,8 +15,8 @@ def in_redis(client: Any, count: int, write: Callable[[Any, str], object]) -> No
     """``write(pipe, id)`` has been called for so many new ids. The client is a blocking one."""
     for first in range(0, count, CHUNK):
         with client.pipeline(transaction=False) as pipe:
-            for _ in range(min(CHUNK, count - first)):
-                write(pipe, str(uuid4()))
+            for number in range(first, min(count, first + CHUNK)):
+                write(pipe, f"00000000-0000-4000-8000-{number:012x}")
             pipe.execute()
 
 
