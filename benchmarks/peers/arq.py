@@ -14,7 +14,7 @@ from .copies import in_redis
 from .peer import TEXT, URL, Peer
 from .trace import ran
 
-JOBS = 100
+JOBS = 20
 POLL_S = 0.01
 A_DAY_MS = 86_400_000
 

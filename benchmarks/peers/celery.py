@@ -13,7 +13,7 @@ from .peer import TEXT, URL, VARIANT, Peer
 from .trace import ran
 
 PREFORK = VARIANT == "prefork"
-THREADS = 4
+THREADS = 8
 app = Celery("bench", broker=URL)
 app.conf.update(task_ignore_result=True, worker_prefetch_multiplier=64, broker_connection_retry_on_startup=True)
 

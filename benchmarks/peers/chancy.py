@@ -23,7 +23,7 @@ def job(n):
 
 class Queue(Peer):
     packages = ("chancy", "psycopg")
-    settings = f"AsyncExecutor, concurrency {CONCURRENCY}"
+    settings = f"AsyncExecutor, concurrency {CONCURRENCY}, eager polling"
     crash = "at least once: its recovery runs it again when the worker is missed"
     power = "nothing"
     keeps = "the row, until pruned"
@@ -31,7 +31,9 @@ class Queue(Peer):
     async def open(self):
         self.chancy = await Chancy(URL).__aenter__()
         await self.chancy.migrate()
-        queue = ChancyQueue("default", concurrency=CONCURRENCY, executor="chancy.executors.asyncex.AsyncExecutor")
+        queue = ChancyQueue(
+            "default", concurrency=CONCURRENCY, executor=Chancy.Executor.Async.value, eager_polling=True
+        )  # fmt: skip
         await self.chancy.declare(queue, upsert=True)
 
     async def one(self, n):

@@ -11,7 +11,7 @@ from .copies import in_redis
 from .peer import TEXT, URL, Peer
 from .trace import ran
 
-THREADS = 4
+THREADS = 8
 broker = RedisBroker(url=URL or "redis://127.0.0.1")
 dramatiq.set_broker(broker)
 

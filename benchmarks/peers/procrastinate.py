@@ -8,7 +8,7 @@ from .copies import count_in_postgres, in_postgres
 from .peer import TEXT, URL, Peer
 from .trace import ran
 
-CONCURRENCY = 100
+CONCURRENCY = 10
 app = App(connector=PsycopgConnector(conninfo=URL))
 
 

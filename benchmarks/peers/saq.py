@@ -10,7 +10,7 @@ from .copies import in_redis
 from .peer import TEXT, URL, Peer
 from .trace import ran
 
-CONCURRENCY = 20
+CONCURRENCY = 10
 
 
 async def noop(ctx, *, n, text):
