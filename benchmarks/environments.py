@@ -81,6 +81,9 @@ def _unpack(packages: Sequence[str], root: Path) -> None:
 
 
 def _last_error(text: str) -> str:
+    """The line that tells most, and the cause that cargo gives at the bottom of a chain."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not re.match(r"\W*WARNING|W:", line)]
     telling = [line for line in lines if re.match(r"(?i)(error|e): ?(failed|no matching|could not|can't|unable)", line)]
-    return (telling or lines or ["no reason was given"])[0].partition(" as a dependency")[0][:160]
+    said = (telling or lines or ["no reason was given"])[0].partition(" as a dependency")[0]
+    causes = [line.partition("] ")[2] for line in lines if re.match(r"\[\d+\] ", line)]
+    return "; ".join([said, *causes[-1:]])[:200]

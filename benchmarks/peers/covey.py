@@ -78,5 +78,5 @@ class Queue(Peer):
         return count
 
     def commands(self, workers: int) -> list[list[str]]:
-        words = ["worker", "start", "--count", str(workers), "--app", "benchmarks.peers.covey:app", "--quiet"]
-        return [[sys.executable, "-m", "covey", *words]]
+        words = ["worker", "start", "--count", str(workers), "--app", "benchmarks.peers.covey:app"]
+        return [[sys.executable, "-m", "covey", *words, "--quiet", "--db", os.environ["COVEY_DB"]]]
