@@ -85,5 +85,5 @@ def _last_error(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip() and not re.match(r"\W*WARNING|W:", line)]
     telling = [line for line in lines if re.match(r"(?i)(error|e): ?(failed|no matching|could not|can't|unable)", line)]
     said = (telling or lines or ["no reason was given"])[0].partition(" as a dependency")[0]
-    causes = [line.partition("] ")[2] for line in lines if re.match(r"\[\d+\] ", line)]
+    causes = [line.partition("] ")[2].partition(" (")[0] for line in lines if re.match(r"\[\d+\] ", line)]
     return "; ".join([said, *causes[-1:]])[:200]

@@ -108,14 +108,9 @@ def write(path: Path, text: str) -> None:
 
 def _lines(book: dict[str, Any]) -> Iterator[str]:
     machine = book["machine"]
-    kind = "**a quick look: one short round, on a busy machine, not a result**" if book["quick"] else "a full run"
-    yield (
-        f"{machine['when']}, {kind}. "
-        + ", ".join(
-            f"{key} {machine[key]}" for key in ("cores", "memory", "system", "kernel", "python", "apsw", "load")
-        )
-        + "."
-    )
+    kind = "**a quick look: one short round, not a result**" if book["quick"] else "a full run"
+    told = ", ".join(f"{key} {machine[key]}" for key in ("cores", "memory", "system", "kernel", "python", "load"))
+    yield f"{machine['when']}, {kind}. {told}."
     yield ""
     yield "A cell: the peer's figure, then Covey ÷ peer. **Bold**: Covey loses."
     for family, results in in_order(book):
