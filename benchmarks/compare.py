@@ -67,7 +67,7 @@ class Book:
         self._path = path
         found = json.loads(path.read_text()) if keep and path.exists() else {}
         if found and found["quick"] != quick:
-            raise SystemExit(f"{path} holds {'quick' if found['quick'] else 'full'} figures; name another --json FILE")
+            raise SystemExit(f"{path} holds {'quick' if found['quick'] else 'full'} figures: name another --json FILE")
         self.all: dict[str, Any] = found or {"machine": report.machine(), "quick": quick, "stores": {}, "results": {}}
 
     def of(self, family: str, name: str) -> dict[str, Any]:
@@ -112,8 +112,10 @@ class Race:
             self._book.save()
 
     def _lacks(self, name: str) -> bool:
+        """Who could not be had is tried again only beside others, or when named."""
         found = self._book.of(self._family, name)
-        return len(found["rounds"]) < self._sizes.rounds or (self._grows() and "backlog" not in found)
+        whole = len(found["rounds"]) >= self._sizes.rounds and ("backlog" in found or not self._grows())
+        return not whole and "missing" not in found
 
     def _grows(self) -> bool:
         return self._family != "commands"
@@ -137,10 +139,7 @@ class Race:
             try:
                 found["about"] = commands.about(name)
                 figures: dict[str, Any] = {"commands": commands.RUNNERS[name](self._sizes.commands)}
-            except Missing as problem:
-                found["missing"] = str(problem)
-                figures = {}
-            except Exception as problem:
+            except Exception as problem:  # whatever it is: named, not dropped
                 figures = {"failed": {"commands": contest.said(problem)}}
         else:
             figures = contest.measures(contestant, self._ground(name, store), self._sizes)

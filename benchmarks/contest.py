@@ -22,6 +22,7 @@ import psutil
 from covey.env import alive, start_ticks
 
 from . import ground
+from .environments import Missing
 from .idle import cpu_ns
 from .peers import trace
 from .startup import pss
@@ -183,7 +184,7 @@ class Workers:
 
 
 def said(problem: Exception) -> str:
-    return str(problem) if isinstance(problem, Failed) else f"{type(problem).__name__}: {problem}"
+    return str(problem) if isinstance(problem, (Failed, Missing)) else f"{type(problem).__name__}: {problem}"
 
 
 def last_line(log: Path) -> str:

@@ -96,7 +96,10 @@ class Postgres:
     """One server with its defaults, a database for each measure. All reach it by the same socket."""
 
     def __init__(self) -> None:
-        self._server = Server(fast=False)
+        try:
+            self._server = Server(fast=False)
+        except AssertionError as problem:
+            raise environments.Missing(str(problem).splitlines()[0]) from problem
         self._numbers = itertools.count()
         with self._server.admin() as db:
             version = db.execute("show server_version").fetchone() or ("?",)
