@@ -107,9 +107,7 @@ class Race:
                         self._note(name, "backlog", self._backlog(name, there[name], store))
         except Missing as problem:
             for name in self._names:
-                self._book.of(self._family, name)["missing"] = str(problem)
-                print(f"{self._family:<9} {name:<15} not measured: {problem}", flush=True)
-            self._book.save()
+                self._miss(name, problem)
 
     def _lacks(self, name: str) -> bool:
         """Who could not be had is tried again only beside others, or when named."""
@@ -124,13 +122,11 @@ class Race:
         """Those that can be had; the others are noted with the reason."""
         there = {}
         for name in self._names:
-            found = self._book.of(self._family, name)
-            found.pop("missing", None)
+            self._book.of(self._family, name).pop("missing", None)
             try:
                 there[name] = covey() if name == COVEY else PEERS[self._family][name].ready()
             except Missing as problem:
-                found["missing"] = str(problem)
-                print(f"{self._family:<9} {name:<15} not measured: {problem}", flush=True)
+                self._miss(name, problem)
         return there
 
     def _round(self, name: str, contestant: Contestant, store: stores.Store) -> dict[str, Any]:
@@ -155,6 +151,11 @@ class Race:
     def _ground(self, name: str, store: stores.Store) -> stores.Store:
         """Covey does not know Redis: beside its queues it stands on a file."""
         return stores.Files() if name == COVEY and self._family == "redis" else store
+
+    def _miss(self, name: str, problem: Missing) -> None:
+        self._book.of(self._family, name)["missing"] = str(problem)
+        self._book.save()
+        print(f"{self._family:<9} {name:<15} not measured: {problem}", flush=True)
 
     def _note(self, name: str, what: str, figures: dict[str, Any]) -> None:
         self._book.save()

@@ -195,12 +195,14 @@ def _promises(results: dict[str, Any]) -> Iterator[str]:
 
 
 def _losses(book: dict[str, Any]) -> Iterator[str]:
-    yield "| measure | peer | Covey ÷ peer | why |"
-    yield "|---|---|---|---|"
+    yield "| measure | peers, Covey ÷ peer | why |"
+    yield "|---|---|---|"
     for family, results in in_order(book):
         for measure in measures_of(family):
-            for name in PEERS[family]:
-                found = ratio(results, name, measure.key) if name in results else None
+            told: dict[str, list[str]] = {}
+            for name in results:
+                found = ratio(results, name, measure.key)
                 if found is not None and not measure.wins(found):
-                    why = reason(family, measure.key, name)
-                    yield f"| {family}: {measure.title} | {name} | {found:.2f} | {why} |"
+                    told.setdefault(reason(family, measure.key, name), []).append(f"{name} {found:.2f}")
+            for why, peers in told.items():
+                yield f"| {family}: {measure.title} | {', '.join(peers)} | {why} |"

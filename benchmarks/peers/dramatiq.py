@@ -33,10 +33,10 @@ class Queue(Peer):
 
     def fill(self, count):
         """Bulk is not part of its interface."""
-        message = noop.message(1, TEXT)
+        stored = noop.message(1, TEXT).copy(options={"redis_message_id": "its-id"}).encode()
 
         def write(pipe, id):
-            pipe.hset("dramatiq:default.msgs", id, message.copy(options={"redis_message_id": id}).encode())
+            pipe.hset("dramatiq:default.msgs", id, stored.replace(b"its-id", id.encode()))
             pipe.rpush("dramatiq:default", id)
 
         broker.declare_queue("default")

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import platform
+import random
 import sys
 import time
 from importlib import metadata
@@ -69,7 +70,7 @@ class Producer:
         """Milliseconds from the call to the first line of the task."""
         took = []
         for n in range(1, count + WARM + 1):
-            await asyncio.sleep(GAP_S)
+            await asyncio.sleep(random.uniform(0.5, 1.5) * GAP_S)  # never in step with a queue that polls
             before = time.monotonic_ns()
             await done(self.queue.one(n))
             while (began := starts(PLACE).get(n)) is None:
