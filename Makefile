@@ -44,6 +44,7 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks compare
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache

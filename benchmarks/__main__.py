@@ -1,9 +1,13 @@
-"""python -m benchmarks [NAME…] [--quick] [--json FILE]: runs the measures and prints both sides and their ratio."""
+"""python -m benchmarks [NAME…] [--quick] [--json FILE]: runs the measures and prints both sides and their ratio.
+
+`python -m benchmarks compare` is the comparison with other queues; it has options of its own.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 import time
 import traceback
 
@@ -29,6 +33,10 @@ MEASURES = (
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["compare"]:
+        from . import compare
+
+        return compare.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MEASURES)}; all of them if none")
     parser.add_argument("--quick", action="store_true", help="smaller numbers: a look, not a result")

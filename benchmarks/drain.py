@@ -6,11 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import ground, peers, raw
+from . import contest, ground, raw
+from .contestants import PEERS
+from .environments import Missing
 from .report import Figure, Remark
+from .stores import Files
 from .timing import alternate, median, ratio_of_pairs
 
 NAME = "drain"
+PEER_S = 20.0  # no drain of a peer is watched for longer
 Side = Callable[[], float]
 
 
@@ -84,44 +88,38 @@ def raw_loop(place: Path, jobs: int) -> float:
 
 
 def _beside_huey(quick: bool, ours: Side) -> Iterator[Figure | Remark]:
-    python = peers.install("huey")
-    if python is None:
-        yield Remark(NAME, f"huey could not be installed here: {peers.reason('huey')}")
+    try:
+        loose, durable = PEERS["sqlite"]["huey-nosync"].ready(), PEERS["sqlite"]["huey"].ready()
+    except Missing as problem:
+        yield Remark(NAME, f"huey could not be installed here: {problem}")
         return
     jobs = 3_000 if quick else 10_000
-
-    def peer(kind: str, workers: int, fsync: bool) -> float:
-        with ground.scratch() as place:
-            return peers.rate(python, "huey", place, jobs=jobs, kind=kind, workers=workers, fsync=fsync)
-
-    settings = [(kind, workers) for kind in ("thread", "process") for workers in (1, 2)]
-    rates = {setting: max(peer(*setting, False) for _ in range(2)) for setting in settings}
-    best = max(rates, key=lambda setting: rates[setting])
-    mine, theirs, durable = alternate(3, ours, lambda: peer(*best, False), lambda: peer(*best, True))
-    named = f"huey, {best[1]} {best[0]}"
-    yield Figure(
-        NAME, "the same", median(mine), median(theirs), "jobs/s", f"{named}, no fsync: its best", ("≥", 3),
-        given=ratio_of_pairs(mine, theirs),
+    best = max((1, 2), key=lambda workers: max(_peer(loose, workers, jobs) for _ in range(2)))
+    mine, theirs, synced = alternate(
+        3, ours, lambda: _peer(loose, best, jobs), lambda: _peer(durable, best, jobs)
     )  # fmt: skip
     yield Figure(
-        NAME, "the same", median(mine), median(durable), "jobs/s", f"{named}, fsync as Covey has it",
-        given=ratio_of_pairs(mine, durable),
+        NAME, "the same", median(mine), median(theirs), "jobs/s", f"huey, {best} worker(s), no fsync: its best",
+        ("≥", 3), given=ratio_of_pairs(mine, theirs),
+    )  # fmt: skip
+    yield Figure(
+        NAME, "the same", median(mine), median(synced), "jobs/s", f"huey, {best} worker(s), fsync as Covey has it",
+        given=ratio_of_pairs(mine, synced),
     )  # fmt: skip
 
 
 def _beside_honker(quick: bool, ours: Side) -> Iterator[Figure | Remark]:
-    python = peers.install("honker")
-    if python is None:
-        yield Remark(NAME, f"honker could not be installed here: {peers.reason('honker')}")
+    try:
+        honker = PEERS["sqlite"]["honker"].ready()
+    except Missing as problem:
+        yield Remark(NAME, f"honker could not be installed here: {problem}")
         return
-    jobs = 10_000 if quick else 30_000
-
-    def peer() -> float:
-        with ground.scratch() as place:
-            return peers.rate(python, "honker", place, jobs=jobs, batch=100)
-
-    mine, theirs = alternate(3, ours, peer)
+    mine, theirs = alternate(3, ours, lambda: _peer(honker, 2, 10_000 if quick else 30_000))
     yield Figure(
         NAME, "the same", median(mine), median(theirs), "jobs/s", "honker, batch 100", ("≥", 1),
         given=ratio_of_pairs(mine, theirs),
     )  # fmt: skip
+
+
+def _peer(contestant: contest.Contestant, workers: int, jobs: int) -> float:
+    return contest.drain(contestant, Files(), workers, jobs, PEER_S)[0]

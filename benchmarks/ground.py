@@ -12,10 +12,12 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import apsw
 
 from covey.compose import open_engine
+from covey.task import Task
 
 from . import tasks
 
@@ -76,7 +78,9 @@ insert into payloads (job_id, args) select n, :args from numbers
 """
 
 
-def fill(url: str, count: int, *, queues: int = 1, prefix: str = "q", ended: bool = False) -> list[str]:
+def fill(
+    url: str, count: int, *, queues: int = 1, prefix: str = "q", ended: bool = False, task: Task[..., Any] = tasks.noop
+) -> list[str]:
     """The queue holds ``count`` more no-op jobs, as `enqueue` would have written them; their queues' names."""
     db = connect(url)
     first = db.execute("select coalesce(max(id), 0) + 1 from jobs").get
@@ -94,13 +98,13 @@ def fill(url: str, count: int, *, queues: int = 1, prefix: str = "q", ended: boo
             | {
                 "prefix": prefix,
                 "queues": queues,
-                "task": tasks.noop.name,
+                "task": task.name,
                 "now": now,
                 "ended": int(ended),
                 "state": "completed" if ended else "pending",
             },
         )
-        db.execute(FILL_PAYLOADS, common | {"args": tasks.noop.call(1, tasks.TEXT).args})
+        db.execute(FILL_PAYLOADS, common | {"args": task.call(1, tasks.TEXT).args})
     db.pragma("wal_checkpoint(truncate)")
     db.close()
     return names

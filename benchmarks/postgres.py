@@ -7,28 +7,27 @@ the machine's cores with it.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 
 from covey.compose import open_engine
 from covey.testing.postgres import Server
 
-from . import ground, peers, tasks
+from . import contest, contestants, ground, tasks
+from .contestants import PEERS
+from .environments import Missing
 from .report import Figure, Remark
+from .stores import opened
 from .timing import alternate, median, percentile, ratio_of_pairs
 
 NAME = "postgres"
-PEERS = {"pgqueuer": ["asyncpg", "pgqueuer[psycopg]"], "procrastinate": ["procrastinate"], "chancy": ["chancy"]}
-SLOW = ("procrastinate", "chancy")  # drained with a tenth of the jobs
-GAP_S = 0.02
+PEER_S = 20.0  # no drain of a peer is watched for longer
 
 READY = """select id from covey.jobs where state = 'pending' and queue = 'default' and kind = 'sync'
 order by priority desc, seq, id limit %s for update skip locked"""
@@ -198,18 +197,16 @@ def _bulk(jobs: int) -> Iterator[Figure]:
 
 
 def _beside_peers(quick: bool, jobs: int) -> Iterator[Figure | Remark]:
-    there = []
-    for name, packages in PEERS.items():
-        if peers.install(name, packages) is None:
-            yield Remark(NAME, f"{name} could not be installed here: {peers.reason(name)}")
-        else:
-            there.append(name)
-    if peers.install("oban") is None:
-        yield Remark(NAME, f"oban could not be installed here: {peers.reason('oban')}")
+    there = {}
+    for name, entry in PEERS["postgres"].items():
+        try:
+            there[name] = entry.ready()
+        except Missing as problem:
+            yield Remark(NAME, f"{name} could not be installed here: {problem}")
 
     def rate(name: str) -> float:
-        with fresh() as server, ground.scratch() as place:
-            return float(peer(server, name, place, what="drain", jobs=jobs // (10 if name in SLOW else 1)))
+        with opened("postgres") as store:
+            return contest.drain(there[name], store, 2, jobs, PEER_S)[0]
 
     rates = {name: rate(name) for name in there}
     for name, found in rates.items():
@@ -228,15 +225,13 @@ def _beside_peers(quick: bool, jobs: int) -> Iterator[Figure | Remark]:
     yield from _pickup(quick, there)
 
 
-def _pickup(quick: bool, there: list[str]) -> Iterator[Figure | Remark]:
+def _pickup(quick: bool, there: dict[str, contest.Contestant]) -> Iterator[Figure | Remark]:
     size = 60 if quick else 200
     seen: dict[str, list[list[float]]] = {name: [] for name in ["covey", *there]}
     for _ in range(3):
-        with fresh() as server:
-            seen["covey"].append(_ours(server, size))
-        for name in there:
-            with fresh() as server, ground.scratch() as place:
-                seen[name].append(json.loads(peer(server, name, place, what="pickup", jobs=size)))
+        for name, contestant in {"covey": contestants.covey(), **there}.items():
+            with opened("postgres") as store:
+                seen[name].append(contest.pickups(contestant, store, size))
     for share, need in ((0.5, ("≤", 1.2)), (0.99, ("≤", 1.2))):
         at = {name: median(percentile(block, share) for block in blocks) for name, blocks in seen.items()}
         best = min(there, key=lambda name: at[name])
@@ -245,31 +240,3 @@ def _pickup(quick: bool, there: list[str]) -> Iterator[Figure | Remark]:
             NAME, f"pick-up p{share * 100:.0f} of {size}, median of 3", at["covey"], at[best], "ms", f"{best} ({told})",
             need,
         )  # fmt: skip
-
-
-def _ours(server: Server, size: int) -> list[float]:
-    url = fill(server, 0)
-    open_engine(url).close()
-    log = os.path.join(server.directory, "pool.log")
-    took = []
-    with ground.Pool(url, count=2, log=log) as pool:
-        pool.until_ready(url, 4)
-        time.sleep(1)
-        for _ in range(size + 3):
-            time.sleep(GAP_S)
-            before = time.monotonic_ns()
-            job = tasks.clock.enqueue(1)
-            took.append((job.result(timeout=30) - before) / 1e6)
-        tasks.app.close()
-    return took[3:]
-
-
-def peer(server: Server, name: str, place: Path, **options: Any) -> str:
-    python = peers.install(name, PEERS[name])
-    dsn = f"postgresql://covey@127.0.0.1:{server.port}/postgres"
-    given = json.dumps({"dsn": dsn, "peer": name, **options})
-    script = Path(__file__).with_name("peer_postgres.py")
-    done = subprocess.run([str(python), script, str(place), given], capture_output=True, text=True, timeout=300)
-    if done.returncode or not done.stdout.strip():
-        raise RuntimeError(f"{name}: {done.stderr[-1000:]}")
-    return done.stdout.strip()

@@ -173,7 +173,7 @@ def _memory_of_a_pool() -> float:
         with Pool(url, 16, app=True) as pool:
             workers = _until_shown(db, pool, 33)
             (zygote,) = family.children(pool.process.pid)
-            found = sum(_pss(pid) for pid in (zygote, *workers)) / len(workers) * 16
+            found = sum(pss(pid) for pid in (zygote, *workers)) / len(workers) * 16
         db.close()
     return found
 
@@ -183,12 +183,12 @@ def _memory_of_fresh_ones() -> float:
     try:
         for process in processes:
             _hear(process)
-        return sum(_pss(process.pid) for process in processes)
+        return sum(pss(process.pid) for process in processes)
     finally:
         _end(processes)
 
 
-def _pss(pid: int) -> float:
+def pss(pid: int) -> float:
     """Proportional set size in MiB: each page is divided among those that share it."""
     with open(f"/proc/{pid}/smaps_rollup") as rollup:
         return next(int(line.split()[1]) for line in rollup if line.startswith("Pss:")) / 1024

@@ -1,0 +1,208 @@
+"""The comparison as Markdown: figures with ratios, what each queue promises, where Covey loses and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .contestants import COVEY, PEERS
+from .reasons import reason
+from .timing import median, ratio_of_pairs
+
+BEGIN, END = "<!-- comparison: written by `python -m benchmarks compare` -->", "<!-- end of the comparison -->"
+TITLES = {
+    "sqlite": "SQLite: a file",
+    "redis": "Redis; Covey beside it on a file",
+    "postgres": "PostgreSQL",
+    "commands": "Commands",
+}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One column. ``more``: whether more is better."""
+
+    key: str
+    title: str
+    unit: str
+    more: bool
+
+    def shown(self, value: float) -> str:
+        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+    def wins(self, ratio: float) -> bool:
+        return ratio >= 1 if self.more else ratio <= 1
+
+
+MEASURES = (
+    Measure("one", "enqueue one", "/s", True),
+    Measure("many", "enqueue many", "/s", True),
+    Measure("drain1", "drain, 1 worker", "/s", True),
+    Measure("drain2", "drain, 2 workers", "/s", True),
+    Measure("p50", "pick-up p50", "ms", False),
+    Measure("p99", "pick-up p99", "ms", False),
+    Measure("idle", "idle CPU", "% of a core", False),
+    Measure("start", "start-up", "s", False),
+    Measure("memory", "memory a worker", "MiB", False),
+)
+COMMANDS = (Measure("commands", "commands", "/s", True),)
+
+
+def in_order(book: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Families and their contestants as benchmarks/contestants.py has them, Covey first."""
+    for family, peers in PEERS.items():
+        if found := book["results"].get(family):
+            yield family, {name: found[name] for name in (COVEY, *peers) if name in found}
+
+
+def measures_of(family: str) -> tuple[Measure, ...]:
+    return COMMANDS if family == "commands" else MEASURES
+
+
+def rounds(found: dict[str, Any], key: str) -> list[float]:
+    """The figure, round by round; the server's share of idle CPU is part of it."""
+    if key == "idle":
+        return [each["idle"] + each["idle_server"] for each in found["rounds"] if "idle" in each]
+    return [each[key] for each in found["rounds"] if each.get(key) is not None]
+
+
+def ratio(results: dict[str, Any], name: str, key: str) -> float | None:
+    """Covey ÷ peer: by rounds where both have all of them, else of the medians."""
+    ours, theirs = rounds(results[COVEY], key), rounds(results[name], key)
+    if not ours or not theirs or not all(theirs):
+        return None
+    return ratio_of_pairs(ours, theirs) if len(ours) == len(theirs) else median(ours) / median(theirs)
+
+
+def brief(figures: dict[str, Any]) -> str:
+    """One line about a round, or about backlogs."""
+    if "backlog" in figures:
+        told = [f"{int(size):,}: {rate:,.0f}/s" for size, rate in figures["backlog"].items()]
+        stopped = figures.get("stopped")
+        return "; ".join(told + ([f"stopped at {stopped['at']:,}: {stopped['why']}"] if stopped else []))
+    told = [
+        f"{measure.title} {measure.shown(figures[measure.key])}"
+        for measure in (*MEASURES, *COMMANDS)
+        if figures.get(measure.key) is not None
+    ]
+    return "; ".join(told + [f"{name} FAILED: {why}" for name, why in figures.get("failed", {}).items()])
+
+
+# ── the page ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def markdown(book: dict[str, Any]) -> str:
+    return "\n".join(_lines(book)) + "\n"
+
+
+def write(path: Path, text: str) -> None:
+    """What stood between the marks is replaced; a file without them is written anew."""
+    before, after = "", ""
+    if path.exists() and BEGIN in (whole := path.read_text()):
+        before, _, rest = whole.partition(BEGIN)
+        after = rest.partition(END)[2]
+    path.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after or chr(10)}")
+
+
+def _lines(book: dict[str, Any]) -> Iterator[str]:
+    machine = book["machine"]
+    kind = "**a quick look: one short round, not a result**" if book["quick"] else "a full run"
+    told = ", ".join(f"{key} {machine[key]}" for key in ("cores", "memory", "system", "kernel", "python", "load"))
+    yield f"{machine['when']}, {kind}. {told}."
+    yield ""
+    yield "A cell: the peer's figure, then Covey ÷ peer. **Bold**: Covey loses."
+    for family, results in in_order(book):
+        yield ""
+        yield f"### {TITLES[family]}"
+        yield ""
+        if family != "commands" and family in book["stores"]:
+            yield f"Store: {book['stores'][family]}."
+            yield ""
+        yield from _figures(family, results)
+        if family != "commands":
+            yield ""
+            yield from _backlogs(results)
+        yield ""
+        yield from _promises(results)
+    yield ""
+    yield "### Where Covey loses"
+    yield ""
+    yield from _losses(book)
+
+
+def _figures(family: str, results: dict[str, Any]) -> Iterator[str]:
+    measures = measures_of(family)
+    yield "| | " + " | ".join(f"{measure.title}, {measure.unit}" for measure in measures) + " |"
+    yield "|---" * (len(measures) + 1) + "|"
+    notes = []
+    for name, found in results.items():
+        if "missing" in found:
+            notes.append(f"- {name} was **not measured**: {found['missing']}")
+            continue
+        yield f"| {name} | " + " | ".join(_cell(results, name, measure) for measure in measures) + " |"
+        notes += [f"- {name}: {note}" for note in _notes(found)]
+    if notes:
+        yield ""
+        yield from notes
+
+
+def _cell(results: dict[str, Any], name: str, measure: Measure) -> str:
+    values = rounds(results[name], measure.key)
+    if not values:
+        return "–"
+    shown = measure.shown(median(values))
+    if name == COVEY or (found := ratio(results, name, measure.key)) is None:
+        return shown
+    against = f"{found:.2f}" if found < 10 else f"{found:.0f}"
+    return f"{shown} ({against})" if measure.wins(found) else f"**{shown} ({against})**"
+
+
+def _notes(found: dict[str, Any]) -> Iterator[str]:
+    failed = {name: why for each in found["rounds"] for name, why in each.get("failed", {}).items()}
+    yield from (f"{name} failed: {why}" for name, why in failed.items())
+    twice = {int(key[-1]): each[key] for each in found["rounds"] for key in each if key.startswith("twice")}
+    yield from (f"with {workers} workers {count} jobs of a drain ran twice" for workers, count in twice.items())
+    if "stopped" in found:
+        yield f"backlog of {found['stopped']['at']:,} not measured: {found['stopped']['why']}"
+
+
+def _backlogs(results: dict[str, Any]) -> Iterator[str]:
+    sizes = sorted({int(size) for found in results.values() for size in found.get("backlog", {})})
+    if not sizes:
+        return
+    yield "| drain by backlog, /s | " + " | ".join(f"{size:,}" for size in sizes) + " | greatest ÷ 10,000 |"
+    yield "|---" * (len(sizes) + 2) + "|"
+    for name, found in results.items():
+        if rates := {int(size): rate for size, rate in found.get("backlog", {}).items()}:
+            cells = [f"{rates[size]:,.0f}" if size in rates else "–" for size in sizes]
+            kept = f"{rates[max(rates)] / rates[10_000]:.2f}" if rates.get(10_000) and max(rates) > 10_000 else "–"
+            yield f"| {name} | " + " | ".join(cells) + f" | {kept} |"
+
+
+def _promises(results: dict[str, Any]) -> Iterator[str]:
+    yield "| | version | settings | when a worker is killed | a power cut may take | a finished job leaves |"
+    yield "|---|---|---|---|---|---|"
+    for name, found in results.items():
+        if about := found.get("about"):
+            versions = ", ".join(f"{package} {version}" for package, version in about["versions"].items())
+            python = about.get("python", "")
+            if python and not python.startswith("3.11"):
+                versions += f", Python {python}"
+            told = " | ".join(about[key] for key in ("settings", "crash", "power", "keeps"))
+            yield f"| {name} | {versions} | {told} |"
+
+
+def _losses(book: dict[str, Any]) -> Iterator[str]:
+    yield "| measure | peers, Covey ÷ peer | why |"
+    yield "|---|---|---|"
+    for family, results in in_order(book):
+        for measure in measures_of(family):
+            told: dict[str, list[str]] = {}
+            for name in results:
+                found = ratio(results, name, measure.key)
+                if found is not None and not measure.wins(found):
+                    told.setdefault(reason(family, measure.key, name), []).append(f"{name} {found:.2f}")
+            for why, peers in told.items():
+                yield f"| {family}: {measure.title} | {', '.join(peers)} | {why} |"
