@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test proof check format bench clean
+.PHONY: setup demo test proof mutation mutants-processes check format bench clean
 
 setup: .venv/ready
 
@@ -21,6 +21,15 @@ test: setup
 
 proof: setup
 	COVEY_PROOF=full $(BIN)/python -m pytest tests
+
+# Small bugs in core/ and engine/, one at a time: how many do the tests notice? SAMPLE=600 draws so many, FILE=core/tree.py
+# takes one file, ONLY=survived those that the last run did not notice. docs/mutation.md
+mutation: setup
+	nice -n 15 $(BIN)/python -m tests.mutation SAMPLE=$(SAMPLE) FILE=$(FILE) ONLY=$(ONLY) JOBS=$(JOBS)
+
+# Bugs in what keeps processes together: each must be found by the tests of real pools.
+mutants-processes: setup
+	$(BIN)/python -m tests.mutation.processes
 
 check: setup
 	$(BIN)/ruff format --check .
