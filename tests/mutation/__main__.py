@@ -5,6 +5,7 @@ Options are words like SAMPLE=600. The report says how many were noticed, by fil
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -22,10 +23,11 @@ import pytest
 
 from .forking import Ended, forked
 from .operators import Mutant, mutants
-from .planting import SOURCE, PlantedFile, compiled, loaded_functions, plant, read
+from .planting import SOURCE, PlantedFile, loaded_functions, plant, read
 from .suite import ROOT, Known, baseline, collected, noticed
 
 WANTED = 85.0  # percent
+ENOUGH_S = 12.0  # of tests, as the baseline took them, the quickest first: who survives these is said to survive
 HOME = ROOT / ".mutation"
 RESULTS = HOME / "results.jsonl"
 KNOWN = HOME / "baseline.jsonl"
@@ -35,8 +37,8 @@ class Options:
     """Words of the command line.
 
     SAMPLE=n: so many, drawn by SEED, each file by its share. FILE=core/tree.py: of one file. ONLY=survived: those that
-    the last run did not notice. JOBS=n at a time. BASELINE=old: the tests have not changed. TESTS=path: these alone.
-    NOTHING=1: plants nothing, so that every mutant must survive.
+    the last run did not notice (untested: nor ran; new: that it did not come to). JOBS=n at a time. BASELINE=old: the
+    tests have not changed. TESTS=path: these alone. NOTHING=1: plants nothing, so that every mutant must survive.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -69,17 +71,14 @@ def chosen(options: Options) -> list[Mutant]:
     if options.file:
         files = {file: found for file, found in files.items() if file.startswith(options.file)}
     if options.only:
-        wanted = {(r["file"], r["line"], r["id"]) for r in results() if r["verdict"] == options.only}
-        files = {f: [m for m in found if (m.file, m.line, m.id) in wanted] for f, found in files.items()}
+        last = {record["id"]: record["verdict"] for record in results()}
+        files = {f: [m for m in found if last.get(m.id, "new") == options.only] for f, found in files.items()}
     total = sum(len(found) for found in files.values())
-    if not options.sample or options.sample >= total:
-        return [mutant for found in files.values() for mutant in found]
     rng = Random(options.seed)
-    return [
-        mutant
-        for found in files.values()
-        for mutant in sorted(rng.sample(found, math.ceil(len(found) * options.sample / total)), key=lambda m: m.number)
-    ]
+    share = min(1.0, options.sample / total) if options.sample and total else 1.0
+    drawn = [mutant for found in files.values() for mutant in rng.sample(found, math.ceil(len(found) * share))]
+    rng.shuffle(drawn)  # so that a run that is cut short is a sample too
+    return drawn
 
 
 # ── the tests ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -120,6 +119,8 @@ class Choice:
         self.known = known
         self.by_line: dict[tuple[str, int], list[str]] = defaultdict(list)
         self.killers: dict[tuple[str, object], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        # Quick ones, and those that are about little: they say more about each line.
+        self.worth = {test.test: test.seconds * sum(map(len, test.lines.values())) for test in known.values()}
         for test in known.values():
             for file, numbers in test.lines.items():
                 for number in numbers:
@@ -132,13 +133,12 @@ class Choice:
             first, last = mutant.lines
             tests = {test for line in range(first, last + 1) for test in self.by_line.get((mutant.file, line), ())}
         kills = self.killers[mutant.file, mutant.function]
-        of_file = self.killers[mutant.file, "any"]
-        order = sorted(tests, key=lambda t: (-kills.get(t, 0), self.known[t].seconds / (1 + of_file.get(t, 0))))
-        return [(test, self.known[test].seconds) for test in order]
+        order = sorted(tests, key=lambda test: (-kills.get(test, 0), self.worth[test]))
+        spent = itertools.accumulate(self.known[test].seconds for test in order)
+        return [(test, self.known[test].seconds) for test, s in zip(order, spent, strict=True) if s <= ENOUGH_S]
 
     def killed(self, mutant: Mutant, test: str) -> None:
         self.killers[mutant.file, mutant.function][test] += 1
-        self.killers[mutant.file, "any"][test] += 1
 
 
 # ── planting ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -172,16 +172,16 @@ class Run:
 
         def work(mutant: Mutant) -> str:
             said = ["killed at import"]
+            chosen = self.choice.of(mutant)
             if not self.options.nothing:
-                compiled(mutant)
                 PlantedFile(mutant).plant()
 
             def show(items: dict[str, pytest.Item]) -> None:
-                tests = [(items[name], s) for name, s in self.choice.of(mutant) if name in items]
-                if len(tests) == len(self.choice.known):  # else a test file could not be imported
+                if all(name in items for name, _ in chosen):  # else a test file could not be imported
+                    tests = [(items[name], seconds) for name, seconds in chosen]
                     said[0] = _verdict(noticed(tests, self.home / f"p{os.getpid()}"))
 
-            collected(show, self.options.tests)
+            collected(show, {name.partition("::")[0] for name, _ in chosen})
             return said[0]
 
         self.all(work, wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import importlib.machinery
 import sys
 from collections.abc import Iterator
@@ -21,13 +22,19 @@ def read(file: str) -> str:
     return (SOURCE / file).read_text()
 
 
+def module_of(file: str) -> str:
+    return "covey." + file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+
+
 def compiled(mutant: Mutant) -> CodeType:
     return compile(mutated(read(mutant.file), mutant.number), str(SOURCE / mutant.file), "exec")
 
 
 def loaded_functions() -> Functions:
-    """Every function of the package that exists in this process, however it is wrapped or bound."""
+    """Every function of core/ and engine/ that exists in this process, however it is wrapped or bound."""
     found: Functions = {}
+    for path in (*SOURCE.glob("core/*.py"), *SOURCE.glob("engine/*.py")):
+        importlib.import_module(module_of(str(path.relative_to(SOURCE))))
     for thing in gc.get_objects():
         if type(thing) is FunctionType and thing.__code__.co_filename.startswith(str(SOURCE)):
             code = thing.__code__
@@ -57,7 +64,7 @@ class PlantedFile:
 
     def __init__(self, mutant: Mutant) -> None:
         self.mutant = mutant
-        self.name = "covey." + mutant.file.removesuffix(".py").replace("/", ".")
+        self.name = module_of(mutant.file)
 
     def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> Any:
         if name != self.name:

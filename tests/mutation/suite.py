@@ -20,7 +20,8 @@ from .planting import SOURCE
 
 ROOT = Path(__file__).parents[2]
 # What runs in the process of its test: a mutant is planted in memory, and other processes would not have it.
-ROOMS = ("machine", "unit", "contract", "app", "web", "store", "remote", "plans")
+WEB = ("web/test_answers.py", "web/test_paths.py", "web/test_queues.py", "web/test_routes.py")
+ROOMS = ("machine", "unit", "contract", "app", *WEB)
 WAYS = "file,http-file"
 UNFIT = ("postgres", "socket-")  # a server of the suite's own costs more than it tells: engine/ is the same above it
 SLOWEST_S = 6.0
