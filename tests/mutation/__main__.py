@@ -27,7 +27,7 @@ from .planting import SOURCE, PlantedFile, loaded_functions, plant, read
 from .suite import ROOT, Known, baseline, collected, noticed
 
 WANTED = 85.0  # percent
-ENOUGH_S = 12.0  # of tests, as the baseline took them, the quickest first: who survives these is said to survive
+ENOUGH_S = 10.0  # of tests, as the baseline took them, the likeliest first; who survives is shown to all the others
 HOME = ROOT / ".mutation"
 RESULTS = HOME / "results.jsonl"
 KNOWN = HOME / "baseline.jsonl"
@@ -126,7 +126,7 @@ class Choice:
                 for number in numbers:
                     self.by_line[file, number].append(test.test)
 
-    def of(self, mutant: Mutant) -> list[tuple[str, float]]:
+    def of(self, mutant: Mutant, limit_s: float) -> list[tuple[str, float]]:
         if mutant.function is None:
             tests = set(self.known)
         else:
@@ -135,7 +135,7 @@ class Choice:
         kills = self.killers[mutant.file, mutant.function]
         order = sorted(tests, key=lambda test: (-kills.get(test, 0), self.worth[test]))
         spent = itertools.accumulate(self.known[test].seconds for test in order)
-        return [(test, self.known[test].seconds) for test, s in zip(order, spent, strict=True) if s <= ENOUGH_S]
+        return [(test, self.known[test].seconds) for test, s in zip(order, spent, strict=True) if s <= limit_s]
 
     def killed(self, mutant: Mutant, test: str) -> None:
         self.killers[mutant.file, mutant.function][test] += 1
@@ -148,6 +148,16 @@ class Run:
     def __init__(self, options: Options, choice: Choice, home: Path, file: Any) -> None:
         self.options, self.choice, self.home, self.file = options, choice, home, file
         self.done, self.survived, self.began = 0, 0, time.monotonic()
+        self.limit_s = ENOUGH_S
+
+    def both(self, wanted: Sequence[Mutant]) -> None:
+        if inside := [mutant for mutant in wanted if mutant.function is not None]:
+            pid = os.fork()  # what it imports must not be there when files are planted
+            if not pid:
+                self.functions(inside)
+                os._exit(0)
+            os.waitpid(pid, 0)
+        self.files([mutant for mutant in wanted if mutant.function is None])
 
     def functions(self, wanted: Sequence[Mutant]) -> None:
         """Mutants inside functions: everything is imported and collected once, then forked and changed in memory."""
@@ -156,7 +166,7 @@ class Run:
             functions = loaded_functions()
 
             def work(mutant: Mutant) -> str:
-                tests = [(items[name], s) for name, s in self.choice.of(mutant) if name in items]
+                tests = [(items[name], s) for name, s in self.choice.of(mutant, self.limit_s) if name in items]
                 if not tests:
                     return "untested"
                 if not self.options.nothing:
@@ -172,7 +182,7 @@ class Run:
 
         def work(mutant: Mutant) -> str:
             said = ["killed at import"]
-            chosen = self.choice.of(mutant)
+            chosen = self.choice.of(mutant, self.limit_s)
             if not self.options.nothing:
                 PlantedFile(mutant).plant()
 
@@ -257,7 +267,7 @@ def main() -> int:
     HOME.mkdir(exist_ok=True)
     wanted = chosen(options)
     whole = sum(len(found) for found in everything().values())
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as temp:
+    with tempfile.TemporaryDirectory(prefix="covey-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as temp:
         if options.baseline != "old" or not KNOWN.exists():
             began = time.monotonic()
             measure(Path(temp), options.tests)
@@ -268,13 +278,10 @@ def main() -> int:
         with RESULTS.open("a") as file:
             run = Run(options, choice, Path(temp), file)
             print(f"{len(wanted)} of {whole} mutants", flush=True)
-            inside = [mutant for mutant in wanted if mutant.function is not None]
-            pid = os.fork()  # what it imports must not be there when files are planted
-            if not pid:
-                run.functions(inside)
-                os._exit(0)
-            os.waitpid(pid, 0)
-            run.files([mutant for mutant in wanted if mutant.function is None])
+            run.both(wanted)
+            survived = {record["id"] for record in results() if record["verdict"] == "survived"}
+            run.limit_s = math.inf
+            run.both([mutant for mutant in wanted if mutant.id in survived])
     return 0 if report(wanted, whole) >= WANTED else 1
 
 
