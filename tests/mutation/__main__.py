@@ -187,9 +187,8 @@ class Run:
                 PlantedFile(mutant).plant()
 
             def show(items: dict[str, pytest.Item]) -> None:
-                if all(name in items for name, _ in chosen):  # else a test file could not be imported
-                    tests = [(items[name], seconds) for name, seconds in chosen]
-                    said[0] = _verdict(noticed(tests, self.home / f"p{os.getpid()}"))
+                tests = [(items[name], seconds) for name, seconds in chosen if name in items]
+                said[0] = _verdict(noticed(tests, self.home / f"p{os.getpid()}"))
 
             collected(show, {name.partition("::")[0] for name, _ in chosen})
             return said[0]
@@ -211,7 +210,7 @@ class Run:
         record |= {"operator": mutant.operator, "seconds": round(ended.seconds, 2), "signal": ended.signal}
         self.file.write(json.dumps(record) + "\n")
         self.file.flush()
-        if verdict in ("survived", "untested", "broken"):
+        if verdict in ("untested", "broken") or (verdict == "survived" and self.limit_s == math.inf):
             print(f"{verdict:8} {mutant.id}" + (f"\n{by}" if verdict == "broken" else ""), flush=True)
         if self.done % 100 == 0:
             print(f"… {self.done} in {time.monotonic() - self.began:.0f} s, {self.survived} not noticed", flush=True)

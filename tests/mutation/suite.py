@@ -46,7 +46,8 @@ class Suite:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         fit = {item.nodeid: item for item in session.items if not any(word in item.nodeid for word in UNFIT)}
-        self.task(fit)
+        if not session.testsfailed:  # else a test file could not be imported
+            self.task(fit)
         return True
 
 
