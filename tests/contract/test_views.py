@@ -243,3 +243,23 @@ def test_a_pool_that_starts_and_leaves_is_in_the_events(engine: Engine) -> None:
         ("pool_stopped", pool.id, None),
         ("pool_started", pool.id, "p (pid 4242 on host-a)"),
     ]
+
+
+def test_the_status_counts_what_there_is(engine: Engine, clock: FakeClock) -> None:
+    assert (engine.status().oldest_pending_s, engine.status().next_run_at) == (None, None)
+    pool = HandPool(engine)
+    states = ("starting", "idle", "busy", "stopping", "dead")
+    pool.turn(workers=[WorkerState(state, "command", state, None, None, 1) for state in states])
+    engine.enqueue([command(queue="a"), command(queue="b", delay_s=60), python_task("t", queue="a")])
+    due = clock() + 60 * SECOND
+    clock.advance(5)
+    status = engine.status()
+    assert (status.pools, status.workers, status.oldest_pending_s) == (1, 4, 5.0)
+    assert (status.next_run_at, status.durability, status.database_id) == (rfc3339(due), "full", engine.database_id)
+    assert (status.counts["pending"], status.counts["scheduled"], status.counts["dead"]) == (2, 1, 0)
+    assert {queue.name: queue.counts for queue in status.queues} == {"a": {"pending": 2}, "b": {"scheduled": 1}}
+    assert [finding.level for finding in status.findings] == ["warning"]
+    assert (status.health, status.notes) == (
+        "warning",
+        ["1 worker of pool 1 could not start, last dead: None; others are tried in their place"],
+    )

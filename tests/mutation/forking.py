@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import selectors
 import signal
@@ -24,6 +25,7 @@ class Ended(NamedTuple):
 
 def forked(work: Callable[[T], str], tasks: Iterable[T], jobs: int) -> Iterator[tuple[T, Ended]]:
     """(task, how it ended) as they end. What a piece of work leaves running in its process group is killed."""
+    gc.freeze()  # what is there already needs no looking through in every fork
     waiting = iter(tasks)
     running: dict[int, tuple[T, int, float]] = {}  # read end → task, pid, since
     with selectors.DefaultSelector() as selector:
@@ -58,7 +60,7 @@ def _fork(work: Callable[[T], str], task: T) -> tuple[int, int]:
         os.close(writer)
         return pid, reader
     try:
-        os.setpgid(0, 0)
+        os.setsid()
         os.close(reader)
         null = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):

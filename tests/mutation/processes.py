@@ -21,6 +21,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = Path(sys.prefix) / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 
 
+TRIES = 3
+
+
 class Planted(NamedTuple):
     name: str
     file: str  # under src/covey
@@ -166,7 +169,12 @@ def install(home: Path) -> Path:
 
 
 def passes(python: Path, test: str, only: str) -> bool:
-    """Whether these tests pass there. Nothing of them is left, whatever the bug lets live."""
+    """Whether these tests pass there, once in three tries: they have deadlines that a busy machine may miss."""
+    return any(_passes(python, test, only) for _ in range(TRIES))
+
+
+def _passes(python: Path, test: str, only: str) -> bool:
+    """Nothing of them is left, whatever the bug lets live."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("COVEY_")}
     words = [str(python), "-m", "pytest", "-x", "-q", "-p", "no:xdist", f"tests/{test}", "-k", only or "test"]
     done = subprocess.run(
