@@ -78,6 +78,8 @@ def test_who_has_lost_the_loan_can_neither_renew_nor_spawn_nor_settle(engine: En
             late()
     with pytest.raises(LeaseLost):
         engine.settle(999, pool, 1, "success")
+    with pytest.raises(LeaseLost):
+        engine.settle(again.id, pool, again.fence, "success")  # the run of somebody else
     assert (engine.job(claim.id).state, engine.job(claim.id).interruptions) == ("processing", 1)
 
 

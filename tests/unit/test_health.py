@@ -222,6 +222,7 @@ def why(view: JobView, *pools: PoolView, **fields: Any) -> tuple[str, list[str]]
             "1970-01-01T00:01:00Z (in 60 s)",
             "covey edit 5 --run-at now",
         ),
+        (job("scheduled", run_at="1970-01-01T00:00:01Z"), {}, "(in 1 s)", "covey edit 5 --run-at now"),
         (job("scheduled", run_at="1970-01-01T00:01:00Z"), {"now": MINUTE}, "(due now)", "covey edit 5 --run-at now"),
         (job("scheduled"), {}, "(now)", "covey edit 5 --run-at now"),
         (job("processing", pool=3), {}, "pool 3 has claimed it and is about to start it", None),
