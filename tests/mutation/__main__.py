@@ -27,7 +27,8 @@ from .planting import SOURCE, PlantedFile, loaded_functions, plant, read
 from .suite import ROOT, Known, baseline, collected, noticed
 
 WANTED = 85.0  # percent
-ENOUGH_S = 10.0  # of tests, as the baseline took them, the likeliest first; who survives is shown to all the others
+ENOUGH_S = 10.0  # of tests, as the baseline took them, the likeliest first; who survives these is shown to more
+MORE_S = 100.0  # a mutant that so many do not notice is said to survive
 HOME = ROOT / ".mutation"
 RESULTS = HOME / "results.jsonl"
 KNOWN = HOME / "baseline.jsonl"
@@ -70,15 +71,18 @@ def chosen(options: Options) -> list[Mutant]:
     files = everything()
     if options.file:
         files = {file: found for file, found in files.items() if file.startswith(options.file)}
-    if options.only:
-        last = {record["id"]: record["verdict"] for record in results()}
-        files = {f: [m for m in found if last.get(m.id, "new") == options.only] for f, found in files.items()}
     total = sum(len(found) for found in files.values())
     rng = Random(options.seed)
     share = min(1.0, options.sample / total) if options.sample and total else 1.0
     drawn = [mutant for found in files.values() for mutant in rng.sample(found, math.ceil(len(found) * share))]
     rng.shuffle(drawn)  # so that a run that is cut short is a sample too
     return drawn
+
+
+def still_wanted(drawn: Sequence[Mutant], only: str) -> list[Mutant]:
+    """Those of which the last run said so; with `new` those that it did not come to."""
+    last = {record["id"]: record["verdict"] for record in results()}
+    return [mutant for mutant in drawn if not only or last.get(mutant.id, "new") == only]
 
 
 # ── the tests ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -129,11 +133,13 @@ class Choice:
     def of(self, mutant: Mutant, limit_s: float) -> list[tuple[str, float]]:
         if mutant.function is None:
             tests = set(self.known)
+            related = {test for test in tests if mutant.file in self.known[test].lines}
         else:
             first, last = mutant.lines
             tests = {test for line in range(first, last + 1) for test in self.by_line.get((mutant.file, line), ())}
+            related = tests
         kills = self.killers[mutant.file, mutant.function]
-        order = sorted(tests, key=lambda test: (-kills.get(test, 0), self.worth[test]))
+        order = sorted(tests, key=lambda test: (-kills.get(test, 0), test not in related, self.worth[test]))
         spent = itertools.accumulate(self.known[test].seconds for test in order)
         return [(test, self.known[test].seconds) for test, s in zip(order, spent, strict=True) if s <= limit_s]
 
@@ -210,7 +216,7 @@ class Run:
         record |= {"operator": mutant.operator, "seconds": round(ended.seconds, 2), "signal": ended.signal}
         self.file.write(json.dumps(record) + "\n")
         self.file.flush()
-        if verdict in ("untested", "broken") or (verdict == "survived" and self.limit_s == math.inf):
+        if verdict in ("untested", "broken") or (verdict == "survived" and self.limit_s == MORE_S):
             print(f"{verdict:8} {mutant.id}" + (f"\n{by}" if verdict == "broken" else ""), flush=True)
         if self.done % 100 == 0:
             print(f"… {self.done} in {time.monotonic() - self.began:.0f} s, {self.survived} not noticed", flush=True)
@@ -264,7 +270,8 @@ def main() -> int:
     options = Options(sys.argv[1:])
     os.chdir(ROOT)
     HOME.mkdir(exist_ok=True)
-    wanted = chosen(options)
+    drawn = chosen(options)
+    wanted = still_wanted(drawn, options.only)
     whole = sum(len(found) for found in everything().values())
     with tempfile.TemporaryDirectory(prefix="covey-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as temp:
         if options.baseline != "old" or not KNOWN.exists():
@@ -277,11 +284,12 @@ def main() -> int:
         with RESULTS.open("a") as file:
             run = Run(options, choice, Path(temp), file)
             print(f"{len(wanted)} of {whole} mutants", flush=True)
-            run.both(wanted)
+            if options.only != "survived":
+                run.both(wanted)
             survived = {record["id"] for record in results() if record["verdict"] == "survived"}
-            run.limit_s = math.inf
+            run.limit_s = MORE_S
             run.both([mutant for mutant in wanted if mutant.id in survived])
-    return 0 if report(wanted, whole) >= WANTED else 1
+    return 0 if report(drawn, whole) >= WANTED else 1
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-LONGEST_S = 300.0  # whatever it does
+LONGEST_S = 1200.0  # each test has its own limit, so this is no verdict about the work
 
 
 class Ended(NamedTuple):
@@ -42,7 +42,7 @@ def forked(work: Callable[[T], str], tasks: Iterable[T], jobs: int) -> Iterator[
                 if reader in ready or late:
                     del running[reader]
                     selector.unregister(reader)
-                    said = b"" if late else _read(reader)
+                    said = b"! it took too long" if late else _read(reader)
                     os.close(reader)
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(pid, signal.SIGKILL if late or not said else signal.SIGTERM)

@@ -23,7 +23,11 @@ ROOT = Path(__file__).parents[2]
 WEB = ("web/test_answers.py", "web/test_paths.py", "web/test_queues.py", "web/test_routes.py")
 ROOMS = ("machine", "unit", "contract", "app", *WEB)
 WAYS = "file,http-file"
-UNFIT = ("postgres", "socket-")  # a server of the suite's own costs more than it tells: engine/ is the same above it
+UNFIT = (
+    "postgres",
+    "socket-",
+    "test_mutants.py",
+)  # a server of the suite's own costs more than it tells: engine/ is the same above it
 SLOWEST_S = 6.0
 
 Lines = dict[str, set[int]]  # file under src/covey → lines that ran
