@@ -25,7 +25,7 @@ proof: setup
 # Small bugs in core/ and engine/, one at a time: how many do the tests notice? SAMPLE=600 draws so many, FILE=core/tree.py
 # takes one file, ONLY=survived those that the last run did not notice. docs/mutation.md
 mutation: setup
-	nice -n 15 $(BIN)/python -m tests.mutation SAMPLE=$(SAMPLE) FILE=$(FILE) ONLY=$(ONLY) JOBS=$(JOBS)
+	nice -n 15 $(BIN)/python -m tests.mutation SAMPLE=$(SAMPLE) SEED=$(SEED) FILE=$(FILE) ONLY=$(ONLY) JOBS=$(JOBS) TESTS="$(TESTS)"
 
 # Bugs in what keeps processes together: each must be found by the tests of real pools.
 mutants-processes: setup
