@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test proof torture mutants check format bench clean
+.PHONY: setup demo test proof torture mutants mutation mutants-processes check format bench clean
 
 setup: .venv/ready
 
@@ -31,6 +31,15 @@ torture: setup
 # Bugs planted one by one; each must be caught.
 mutants: setup
 	$(BIN)/python -m covey.testing.torture.mutants
+
+# Small bugs in core/ and engine/, one at a time: how many do the tests notice? SAMPLE=600 draws so many, FILE=core/tree.py
+# takes one file, ONLY=survived those that the last run did not notice. docs/mutation.md
+mutation: setup
+	nice -n 15 $(BIN)/python -m tests.mutation SAMPLE=$(SAMPLE) SEED=$(SEED) FILE=$(FILE) ONLY=$(ONLY) JOBS=$(JOBS) TESTS="$(TESTS)"
+
+# Bugs in what keeps processes together: each must be found by the tests of real pools.
+mutants-processes: setup
+	$(BIN)/python -m tests.mutation.processes
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -104,3 +104,70 @@ def test_remove_of_an_unfinished_job_needs_force(engine: Engine, pool: HandPool)
     pool.report(claim, "gone")
     engine.remove([running.id])
     assert engine.jobs(Filter()).jobs == []
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Edit(max_attempts=0),
+        Edit(max_attempts=1_000_001),
+        Edit(priority=2**31),
+        Edit(queue="no queue"),
+        Edit(run_at=253_402_300_800_000_000),
+    ],
+)
+def test_an_edit_that_could_not_be_enqueued_is_refused_and_changes_nothing(engine: Engine, edit: Edit) -> None:
+    (made,) = engine.enqueue([command()])
+    before = engine.job(made.id)
+    with pytest.raises(InvalidInput):
+        engine.edit(made.id, edit)
+    assert engine.job(made.id) == before
+
+
+def test_an_edit_says_only_what_it_changes(engine: Engine, clock: FakeClock) -> None:
+    (made,) = engine.enqueue([command(queue="a", priority=3, max_attempts=4, delay_s=60)])
+    later = clock() + 120 * SECOND
+    assert engine.edit(made.id, Edit(priority=0)).priority == 0
+    view = engine.edit(made.id, Edit(run_at=later))
+    assert (view.state, view.run_at) == ("scheduled", rfc3339(later))
+    assert (view.priority, view.queue, view.max_attempts) == (0, "a", 4)
+    view = engine.edit(made.id, Edit(queue="b", max_attempts=1))
+    assert (view.queue, view.max_attempts, view.run_at, view.state) == ("b", 1, rfc3339(later), "scheduled")
+    assert engine.edit(made.id, Edit(run_at=clock())).state == "pending"
+    assert engine.edit(made.id, Edit(run_at=later)).state == "scheduled"
+    assert engine.edit(made.id, Edit(run_at=None)).state == "pending"
+    assert [event.kind for event in engine.events(made.id)] == ["edited"] * 6
+
+
+def test_a_job_that_waits_for_its_next_try_is_still_that_when_the_try_is_moved(
+    engine: Engine, pool: HandPool, clock: FakeClock
+) -> None:
+    (made,) = engine.enqueue([command(max_attempts=3)])
+    pool.fail(pool.claim_one())
+    assert engine.edit(made.id, Edit(run_at=clock() + 60 * SECOND)).state == "failed"
+    with pytest.raises(InvalidInput, match="has run 1 times already"):
+        engine.edit(made.id, Edit(max_attempts=1))
+    assert engine.edit(made.id, Edit(max_attempts=2)).max_attempts == 2
+
+
+def test_several_jobs_are_changed_in_the_order_that_was_asked_for(engine: Engine) -> None:
+    one, two = (made.id for made in engine.enqueue([command(key="one"), command(delay_s=5)]))
+    changes = engine.cancel([two, "one"])
+    assert [(change.id, change.state, change.was) for change in changes] == [
+        (two, "cancelled", "scheduled"),
+        (one, "cancelled", "pending"),
+    ]
+    again = engine.retry([one], again=True)[0]
+    assert (again.id, again.state, again.was, engine.job(again.new_id or 0).state) == (
+        one,
+        "cancelled",
+        "cancelled",
+        "pending",
+    )
+    with pytest.raises(Refused, match="--again copies jobs that have ended"):
+        engine.retry([again.new_id or 0], again=True)
+    assert [event.text for event in engine.events(one)] == [f"as job {again.new_id}", "was pending"]
+    assert engine.cancel([]) == []
+    for ref in ("no-such-key", 10**18, str(10**19)):
+        with pytest.raises(NotFound):
+            engine.cancel([ref])

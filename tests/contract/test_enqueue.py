@@ -11,7 +11,7 @@ from covey.core.machine import SECOND
 from covey.core.model import MAX_PAYLOAD, Policy, Spec
 from covey.core.view import Filter, rfc3339
 from covey.engine.engine import Engine
-from covey.errors import InvalidInput, TooLarge
+from covey.errors import Duplicate, InvalidInput, TooLarge
 from covey.testing import FakeClock, HandPool, command, python_task
 
 
@@ -146,3 +146,23 @@ def test_policy_is_copied_when_enqueued(engine: Engine, pool: HandPool, clock: F
     pool.fail(pool.claim_one())
     job = engine.job(made.id)
     assert (job.max_attempts, job.retry_at) == (2, rfc3339(clock() + 5 * SECOND))
+
+
+def test_a_single_job_in_a_queue_that_is_known_starts_when_it_is_told_to(engine: Engine, clock: FakeClock) -> None:
+    """It has a short way of its own; nothing of what it says may get lost there."""
+    engine.enqueue([command()])
+    later = clock() + SECOND
+    for spec, state in (
+        (command(), "pending"),
+        (command(run_at=later), "scheduled"),
+        (command(run_at=clock()), "pending"),
+        (command(delay_s=1), "scheduled"),
+        (command(delay_s=0), "pending"),
+    ):
+        (made,) = engine.enqueue([spec])
+        assert (engine.job(made.id).state, made.existing) == (state, False)
+    for spec in (command(key="k"), command(unique_key="k")):
+        (made,) = engine.enqueue([spec])
+        with pytest.raises(Duplicate):
+            engine.enqueue([spec])
+    assert engine.enqueue([]) == []

@@ -37,3 +37,14 @@ def test_only_who_has_the_run_may_show_something_of_it(engine: Engine, pool: Han
     with pytest.raises(LeaseLost):
         engine.show_output(pool.id, claim.id, claim.fence, "late", "")
     assert engine.output(claim.id, fence=claim.fence).stdout == b""
+
+
+def test_a_place_behind_the_end_means_all_of_it(engine: Engine, pool: HandPool, backend: str) -> None:
+    if backend == "memory":
+        return
+    engine.enqueue([command()])
+    claim = pool.claim_one()
+    engine.show_output(pool.id, claim.id, claim.fence, "12345", "")
+    for place, told in ((0, b"12345"), (4, b"5"), (5, b""), (6, b"12345")):
+        found = engine.output(claim.id, out=place)
+        assert (found.stdout, found.out, found.fence) == (told, 5, claim.fence)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from covey.core.view import Filter
+from covey.engine import duties
 from covey.engine.engine import Engine
-from covey.testing import FakeClock, HandPool, command
+from covey.testing import FakeClock, HandPool, child, command
+
+from .family import root
 
 BEHIND = True
 DAY = 86_400.0
@@ -118,3 +123,34 @@ def test_a_pruned_job_s_key_is_free_and_its_id_is_not(engine: Engine, pool: Hand
     pool.turn(workers=[])
     (new,) = engine.enqueue([command(key="k")])
     assert new.id > old.id
+
+
+def test_a_sweep_of_an_empty_table_or_of_nothing_old_says_so(engine: Engine, clock: FakeClock) -> None:
+    assert engine.newest_id() == 0
+    assert engine.prune_window(0, {"dead": 1 << 60}) == (None, 0)
+    one, two = (made.id for made in engine.enqueue([command(), command()]))
+    engine.cancel([one, two])
+    assert engine.newest_id() == two
+    assert engine.prune_window(0, {"dead": 1 << 60}) == (two, 0)
+    assert engine.prune_window(0, {"cancelled": clock()}) == (two, 0)
+    assert engine.prune_window(0, {"cancelled": clock() + 1}) == (two, 2)
+    assert engine.prune_window(two, {"cancelled": clock() + 1}) == (None, 0)
+
+
+def test_a_tree_goes_whole_or_in_several_sweeps_its_root_last(
+    engine: Engine, pool: HandPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duties, "BATCH", 3)
+    roots = [root(engine, pool, child(), child()) for _ in range(2)]
+    engine.cancel(roots)
+    ended, gone, cursor = {"cancelled": 1 << 60}, [], 0
+    while cursor is not None:
+        cursor, count = engine.prune_window(cursor, ended)
+        gone.append(count)
+    assert gone == [3, 3, 0]
+    (wide,) = [root(engine, pool, *(child() for _ in range(4)))]
+    engine.cancel([wide])
+    assert engine.prune_window(0, ended) == (wide - 1, 3)
+    assert engine.job(wide).state == "cancelled"
+    assert engine.prune_window(wide - 1, ended)[1] == 2
+    assert engine.newest_id() == 0

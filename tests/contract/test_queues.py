@@ -157,3 +157,14 @@ def test_a_pool_gets_the_settings_when_it_registers(engine: Engine) -> None:
     pool = HandPool(engine)
     assert pool.config["poll_seconds"] == 0.5
     assert pool.config.keys() == config.SETTINGS.keys()
+
+
+def test_what_was_done_to_a_queue_is_in_the_events(engine: Engine) -> None:
+    engine.set_queue("q", serial=True)
+    engine.pause("q")
+    engine.resume("q")
+    assert [(event.kind, event.text) for event in engine.events()] == [
+        ("resumed", "q"),
+        ("paused", "q"),
+        ("queue_set", "q"),
+    ]

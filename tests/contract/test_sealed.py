@@ -9,6 +9,7 @@ import pytest
 
 from covey.core.model import PoolEvent
 from covey.core.view import Edit, Filter
+from covey.engine import sealing
 from covey.engine.engine import Engine
 from covey.errors import CoveyError, Refused
 from covey.testing import HandPool, command
@@ -136,3 +137,10 @@ def test_an_unfinished_copy_is_no_queue_yet(engine: Engine) -> None:
         engine.store.ask("seal", sealed="unfinished copy of /old.db")
     with pytest.raises(Refused, match=r"^this queue is an unfinished copy of /old.db; run the same `covey db copy`"):
         engine.enqueue([command()])
+
+
+def test_whether_a_queue_is_sealed(engine: Engine) -> None:
+    assert sealing.is_sealed(engine.store) is False
+    with engine.store.transaction():
+        engine.store.ask("seal", sealed=NEW)
+    assert sealing.is_sealed(engine.store) is True

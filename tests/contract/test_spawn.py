@@ -12,7 +12,7 @@ from covey.core.model import Held, Spawn
 from covey.core.view import Filter, rfc3339
 from covey.engine.engine import Engine
 from covey.errors import CoveyError
-from covey.testing import FakeClock, HandPool, check_queue, child, command, python_task, sibling
+from covey.testing import FakeClock, HandPool, after, check_queue, child, command, python_task, sibling
 from covey.testing.faults import failpoint
 from covey.testing.hand import report
 
@@ -312,3 +312,16 @@ def test_a_tree_is_shown_page_by_page_in_the_order_of_spawning(engine: Engine, p
     assert seen == kids
     assert engine.tree(kids[0]).children == []
     assert len(engine.jobs(Filter()).jobs) == 8
+
+
+@pytest.mark.parametrize("relation", [child, sibling, after])
+def test_a_spawned_job_that_could_not_be_enqueued_is_refused_whoever_it_is_to_be(
+    engine: Engine, pool: HandPool, relation: Any
+) -> None:
+    engine.set_queue("default", max_depth=5)
+    one = root(engine, pool, child())
+    (below,) = children(engine, one)
+    pool.spawn(pool.claim_one(), relation("x", queue="no queue"))
+    dead = engine.job(below.id)
+    assert dead.state == "dead"
+    assert "what it spawned was refused: queue 'no queue'" in (dead.error or "")

@@ -262,3 +262,13 @@ def test_a_child_s_unique_key_is_no_uncle_s(engine: Engine, pool: HandPool) -> N
     root(engine, pool, child(unique_key="k", delay_s=99))
     other = root(engine, pool, after("uncle", unique_key="k"))
     assert states(engine, other) == ["dead"]
+
+
+def test_one_run_that_names_an_uncle_twice_has_one_that_runs_as_either_says(engine: Engine, pool: HandPool) -> None:
+    id = root(engine, pool, child(max_attempts=1), after("u", key="k"), after("u", key="k", when="always"), after("v"))
+    assert sum(engine.status().counts.values()) == 4
+    pool.fail(pool.claim_one())
+    assert states(engine, id, engine.job("k").id) == ["dead", "pending"]
+    other = root(engine, pool, after("u", key="n"), after("other", key="n"))
+    assert states(engine, other) == ["dead"]
+    assert f"another uncle of job {other}" in (engine.job(other).error or "")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from covey.core.view import Edit
 from covey.engine.engine import Engine
-from covey.testing import FakeClock, HandPool, command, python_task
+from covey.testing import FakeClock, HandPool, after, child, command, python_task
+
+from .family import children, root
 
 
 def why(engine: Engine, id: int) -> str:
@@ -60,3 +63,33 @@ def test_the_facts_hold_the_latest_events(engine: Engine) -> None:
     facts = engine.why(made.id).facts
     assert (facts["attempts"], facts["interruptions"], facts["ahead"]) == (0, 0, None)
     assert "cancelled: was pending" in facts["events"][0]
+
+
+def test_members_of_a_family_say_whom_they_wait_for(engine: Engine) -> None:
+    pool = HandPool(engine)
+    one = root(engine, pool, child("a"), child("b"), after("u"), child_mode="serial")
+    first, second = (job.id for job in children(engine, one))
+    uncle = second + 1
+    assert f"it waits for children {first}, {second} (0 of 2 have ended)" in why(engine, one)
+    assert f"job {first} comes before it" in why(engine, second)
+    assert f"blocked until root {one} has ended" in why(engine, uncle)
+
+
+def test_jobs_of_a_serial_or_limited_queue_say_who_is_before_them(engine: Engine) -> None:
+    engine.set_queue("lane", serial=True)
+    engine.set_queue("two", concurrency=1)
+    pool = HandPool(engine)
+    one, two = (made.id for made in engine.enqueue([command(queue="lane"), command(queue="lane")]))
+    three, four = (made.id for made in engine.enqueue([command(queue="two"), command(queue="two")]))
+    assert "next in line" in why(engine, one)
+    assert "next in line" in why(engine, three)
+    pool.claim(2)
+    assert f"the lane belongs to {one}" in why(engine, two)
+    assert "runs at most 1 at a time, and so many run now" in why(engine, four)
+
+
+def test_the_facts_hold_five_events_at_most(engine: Engine) -> None:
+    (made,) = engine.enqueue([command()])
+    for priority in range(7):
+        engine.edit(made.id, Edit(priority=priority))
+    assert len(engine.why(made.id).facts["events"]) == 5

@@ -212,3 +212,16 @@ def test_a_retried_parent_waits_for_its_reopened_children_unless_everything_is_t
     )
     in_join = row("dead", children_total=3, phase="join")
     assert becomes(in_join, "retry") == Change("pending", fresh_attempts=True)
+
+
+@pytest.mark.parametrize(
+    ("state", "signal", "error"),
+    [
+        ("processing", "failure", "failed without a reason"),
+        ("processing", "worker_lost", "failed without a reason"),
+        ("processing", "abort", "aborted"),
+        ("waiting", "expired", "its tree ran out of time"),
+    ],
+)
+def test_whoever_gives_no_reason_is_given_one(state: str, signal: str, error: str) -> None:
+    assert becomes(row(state), signal).error == error

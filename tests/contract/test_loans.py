@@ -1,0 +1,172 @@
+"""Jobs on loan: one job for one worker that speaks plain HTTP, fenced and leased like any other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from covey.core.model import Claim
+from covey.engine.engine import Engine
+from covey.errors import LeaseLost, Refused
+from covey.testing import FakeClock, command, python_task
+from covey.testing.factories import child, pool_info
+
+BEHIND = True  # a server lends; whoever borrows has endpoints of his own
+
+
+def lend(engine: Engine, **fields: Any) -> tuple[int, Claim]:
+    lent = engine.lend(pool_info("curl", count=1, **fields))
+    assert lent is not None
+    return lent
+
+
+def test_a_loan_is_a_pool_with_one_busy_worker(engine: Engine) -> None:
+    ids = [made.id for made in engine.enqueue([command(), command()])]
+    pool, claim = lend(engine)
+    assert (claim.id, claim.attempt) == (ids[0], 1)
+    assert [engine.job(id).state for id in ids] == ["processing", "pending"]
+    (view,) = engine.pool_views()
+    (worker,) = view.workers
+    assert (view.id, view.held, worker.name, worker.state, worker.kind) == (pool, 1, "curl", "busy", "command")
+    assert (worker.job_id, worker.fence) == (claim.id, claim.fence)
+    assert worker.busy_since == worker.started_at is not None
+
+
+def test_where_there_is_nothing_to_lend_no_pool_is_left(engine: Engine) -> None:
+    engine.enqueue([command(queue="a"), python_task(queue="b")])
+    assert engine.lend(pool_info("curl", queues=("b",), kinds=("command",))) is None
+    assert engine.pool_views() == []
+    _, claim = lend(engine, queues=("b",), kinds=("sync",))
+    assert claim.queue == "b"
+
+
+def test_a_settled_loan_leaves_the_job_ended_and_no_pool(engine: Engine) -> None:
+    engine.enqueue([command()])
+    pool, claim = lend(engine)
+    engine.settle(claim.id, pool, claim.fence, "success", result="3")
+    assert (engine.job(claim.id).state, engine.job(claim.id).result) == ("completed", 3)
+    assert engine.pool_views() == []
+    engine.settle(claim.id, pool, claim.fence, "success", result="3")  # told twice, it counts once
+
+
+def test_a_failure_that_is_told_twice_counts_once_also_when_another_has_the_job(
+    engine: Engine, clock: FakeClock
+) -> None:
+    engine.enqueue([command(max_attempts=3)])
+    pool, claim = lend(engine)
+    engine.settle(claim.id, pool, claim.fence, "failure", error="e")
+    assert (engine.job(claim.id).state, engine.job(claim.id).error) == ("failed", "e")
+    clock.advance(60)
+    _, again = lend(engine)
+    engine.settle(claim.id, pool, claim.fence, "failure", error="e")
+    assert (again.attempt, engine.job(claim.id).state) == (2, "processing")
+
+
+def test_who_has_lost_the_loan_can_neither_renew_nor_spawn_nor_settle(engine: Engine) -> None:
+    engine.enqueue([command()])
+    pool, claim = lend(engine)
+    engine.reap(pool, engine.pools()[0].beat)
+    _, again = lend(engine)
+    assert again.id == claim.id
+    for late in (
+        lambda: engine.renew(claim.id, pool, claim.fence),
+        lambda: engine.stage(claim.id, pool, claim.fence, [child()]),
+        lambda: engine.settle(claim.id, pool, claim.fence, "success"),
+    ):
+        with pytest.raises(LeaseLost, match=f"job {claim.id} is not yours any more"):
+            late()
+    with pytest.raises(LeaseLost):
+        engine.settle(999, pool, 1, "success")
+    with pytest.raises(LeaseLost):
+        engine.settle(again.id, pool, again.fence, "success")  # the run of somebody else
+    assert (engine.job(claim.id).state, engine.job(claim.id).interruptions) == ("processing", 1)
+
+
+@pytest.mark.parametrize("wrong", ["job", "pool", "fence"])
+def test_a_loan_is_known_by_job_pool_and_fence(engine: Engine, wrong: str) -> None:
+    engine.enqueue([command(), command()])
+    pool, claim = lend(engine)
+    other, second = lend(engine)
+    told = {"job": claim.id, "pool": pool, "fence": claim.fence}
+    told[wrong] = {"job": second.id, "pool": other, "fence": claim.fence + 1}[wrong]
+    with pytest.raises(LeaseLost):
+        engine.stage(**told, spawned=[child()])
+    assert engine.renew(claim.id, pool, claim.fence) is False
+
+
+def test_a_borrower_hears_of_a_cancel_and_says_when_it_has_stopped(engine: Engine) -> None:
+    engine.enqueue([command()])
+    pool, claim = lend(engine)
+    assert engine.renew(claim.id, pool, claim.fence) is False
+    engine.cancel([claim.id])
+    assert engine.renew(claim.id, pool, claim.fence) is True
+    assert engine.job(claim.id).pool == pool
+    engine.settle(claim.id, pool, claim.fence, "gone")
+    assert (engine.job(claim.id).state, engine.job(claim.id).pool) == ("cancelled", None)
+    assert engine.pool_views() == []
+
+
+def test_a_renewed_loan_beats(engine: Engine, clock: FakeClock) -> None:
+    engine.enqueue([command()])
+    pool, claim = lend(engine)
+    before = engine.pools()[0].beat
+    clock.advance(10)
+    engine.renew(claim.id, pool, claim.fence)
+    assert engine.pools()[0].beat > before
+    assert engine.pool_views()[0].beat_age_s == 0
+
+
+# ── what a run spawns ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_was_staged_comes_into_being_with_the_success(engine: Engine) -> None:
+    engine.enqueue([command()])
+    pool, claim = lend(engine)
+    assert engine.stage(claim.id, pool, claim.fence, [child("a"), child("b")]) == 2
+    assert engine.stage(claim.id, pool, claim.fence, [child("c")]) == 3
+    assert engine.tree(claim.id).children == []
+    engine.settle(claim.id, pool, claim.fence, "success")
+    assert engine.job(claim.id).state == "waiting"
+    assert [each.command for each in engine.tree(claim.id).children] == ["a", "b", "c"]
+    assert engine.store.ask("staged", job=claim.id, fence=claim.fence) == []
+
+
+def test_the_same_request_twice_stages_once_if_it_says_after_how_many(engine: Engine) -> None:
+    engine.enqueue([command()])
+    pool, claim = lend(engine)
+    stage = lambda *lines, after=None: engine.stage(  # noqa: E731
+        claim.id, pool, claim.fence, [child(line) for line in lines], after
+    )
+    assert stage("a", "b", after=0) == 2
+    assert stage("a", "b", after=0) == 2
+    assert stage("c", after=2) == 3
+    assert stage("c", after=2) == 3
+    assert stage("c") == 4
+    assert stage(after=4) == 4
+    for lines, after in ((("x",), 1), (("x",), 5), (("a", "b"), 0), ((), 2)):
+        with pytest.raises(Refused, match="4 jobs of this run were spawned before"):
+            stage(*lines, after=after)
+
+
+def test_what_a_run_staged_that_did_not_succeed_is_forgotten(engine: Engine, clock: FakeClock) -> None:
+    engine.enqueue([command()])
+    pool, claim = lend(engine)
+    engine.stage(claim.id, pool, claim.fence, [child("a")])
+    engine.settle(claim.id, pool, claim.fence, "failure", error="e")
+    clock.advance(60)
+    pool, claim = lend(engine)
+    assert engine.stage(claim.id, pool, claim.fence, [child("b")]) == 1
+    engine.settle(claim.id, pool, claim.fence, "success")
+    assert [each.command for each in engine.tree(claim.id).children] == ["b"]
+
+
+def test_what_a_lost_run_staged_is_forgotten_when_the_next_stages(engine: Engine) -> None:
+    engine.enqueue([command()])
+    pool, claim = lend(engine)
+    engine.stage(claim.id, pool, claim.fence, [child("a")])
+    engine.reap(pool, engine.pools()[0].beat)
+    pool, again = lend(engine)
+    engine.stage(again.id, pool, again.fence, [child("b")])
+    assert engine.store.ask("staged", job=claim.id, fence=claim.fence) == []
+    assert len(engine.store.ask("staged", job=claim.id, fence=again.fence)) == 1

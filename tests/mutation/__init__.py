@@ -1,0 +1,1 @@
+"""How many small bugs in core/ and engine/ the tests notice: `make mutation`, docs/mutation.md."""
