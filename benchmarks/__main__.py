@@ -25,6 +25,7 @@ MEASURES = (
     "fairness",
     "claim",
     "cli",
+    "costs",
     "gate",
     "postgres",
     "remote",
