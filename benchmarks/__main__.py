@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import signal
 import sys
 import time
 import traceback
@@ -34,6 +35,7 @@ MEASURES = (
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, _end)
     if sys.argv[1:2] == ["compare"]:
         from . import compare
 
@@ -61,6 +63,12 @@ def main() -> int:
     if given.json:
         report.save(given.json, found)
     return 1 if broken else 0
+
+
+def _end(*_: object) -> None:
+    """Servers and workers are taken down on the way out; a second signal must not cut that short."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +31,6 @@ def main(words: Sequence[str]) -> int:
     given = parser.parse_args(words)
     if unknown := set(given.names) - set(known):
         parser.error(f"no peer {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    signal.signal(signal.SIGTERM, _end)
     book = Book(Path(given.json), quick=given.quick, keep=given.resume or bool(given.names))
     if not given.resume:
         for name in given.names:
@@ -52,12 +49,6 @@ def main(words: Sequence[str]) -> int:
     if given.plots:
         plots.write(Path(given.plots), book.all)
     return 0
-
-
-def _end(*_: object) -> None:
-    """Servers and workers are taken down on the way out; a second signal must not cut that short."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.exit(143)
 
 
 class Book:
