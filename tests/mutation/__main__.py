@@ -30,8 +30,6 @@ WANTED = 85.0  # percent
 ENOUGH_S = 10.0  # of tests, as the baseline took them, the likeliest first; who survives these is shown to more
 MORE_S = 100.0  # a mutant that so many do not notice is said to survive
 HOME = ROOT / ".mutation"
-RESULTS = HOME / "results.jsonl"
-KNOWN = HOME / "baseline.jsonl"
 
 
 class Options:
@@ -52,6 +50,9 @@ class Options:
         self.baseline = given.pop("BASELINE", "")
         self.tests = given.pop("TESTS", "").split()
         self.nothing = bool(given.pop("NOTHING", ""))
+        # A trial of the runner itself leaves alone what is known about the code.
+        self.home = HOME / "trial" if self.tests or self.nothing else HOME
+        self.results, self.known = self.home / "results.jsonl", self.home / "baseline.jsonl"
         if given:
             sys.exit(f"no such option: {', '.join(given)}; there are SAMPLE SEED FILE ONLY JOBS BASELINE TESTS NOTHING")
 
@@ -79,26 +80,26 @@ def chosen(options: Options) -> list[Mutant]:
     return drawn
 
 
-def still_wanted(drawn: Sequence[Mutant], only: str) -> list[Mutant]:
+def still_wanted(drawn: Sequence[Mutant], options: Options) -> list[Mutant]:
     """Those of which the last run said so; with `new` those that it did not come to."""
-    last = {record["id"]: record["verdict"] for record in results()}
-    return [mutant for mutant in drawn if not only or last.get(mutant.id, "new") == only]
+    last = {record["id"]: record["verdict"] for record in results(options.results)}
+    return [mutant for mutant in drawn if not options.only or last.get(mutant.id, "new") == options.only]
 
 
 # ── the tests ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def measure(home: Path, tests: Sequence[str]) -> None:
-    """KNOWN says which tests there are and what they run."""
+def measure(home: Path, options: Options) -> None:
+    """The baseline says which tests there are and what they run."""
 
     def work(_: str) -> str:
-        with KNOWN.open("w") as file:
+        with options.known.open("w") as file:
 
             def say(known: Known) -> None:
                 lines = {name: sorted(numbers) for name, numbers in known.lines.items()}
                 file.write(json.dumps([known.test, round(known.seconds, 4), lines]) + "\n")
 
-            collected(lambda items: baseline(items, home / "baseline", say), tests)
+            collected(lambda items: baseline(items, home / "baseline", say), options.tests)
         return "done"
 
     pid = os.fork()
@@ -108,9 +109,9 @@ def measure(home: Path, tests: Sequence[str]) -> None:
     os.waitpid(pid, 0)
 
 
-def known_tests() -> dict[str, Known]:
+def known_tests(path: Path) -> dict[str, Known]:
     found = {}
-    for text in KNOWN.read_text().splitlines():
+    for text in path.read_text().splitlines():
         test, seconds, lines = json.loads(text)
         found[test] = Known(test, seconds, {file: set(numbers) for file, numbers in lines.items()})
     return found
@@ -229,10 +230,10 @@ def _verdict(test: str | None) -> str:
 # ── what came out ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def results() -> Iterator[dict[str, Any]]:
+def results(path: Path) -> Iterator[dict[str, Any]]:
     """The last word about each mutant."""
     last: dict[str, dict[str, Any]] = {}
-    for text in RESULTS.read_text().splitlines() if RESULTS.exists() else ():
+    for text in path.read_text().splitlines() if path.exists() else ():
         record = json.loads(text)
         last[record["id"]] = record
     yield from last.values()
@@ -245,10 +246,10 @@ def interval(hits: int, n: int) -> tuple[float, float]:
     return 100 * (centre - spread) / (1 + z * z / n), 100 * (centre + spread) / (1 + z * z / n)
 
 
-def report(wanted: Sequence[Mutant], whole: int) -> float:
+def report(path: Path, wanted: Sequence[Mutant], whole: int) -> float:
     ids = {mutant.id for mutant in wanted}
     table: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for record in results():
+    for record in results(path):
         if record["id"] in ids:
             table[record["file"]][record["verdict"]] += 1
             table["all"][record["verdict"]] += 1
@@ -269,27 +270,26 @@ def report(wanted: Sequence[Mutant], whole: int) -> float:
 def main() -> int:
     options = Options(sys.argv[1:])
     os.chdir(ROOT)
-    HOME.mkdir(exist_ok=True)
+    options.home.mkdir(parents=True, exist_ok=True)
     drawn = chosen(options)
-    wanted = still_wanted(drawn, options.only)
+    wanted = still_wanted(drawn, options)
     whole = sum(len(found) for found in everything().values())
     with tempfile.TemporaryDirectory(prefix="covey-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as temp:
-        if options.baseline != "old" or not KNOWN.exists():
+        if options.baseline != "old" or not options.known.exists():
             began = time.monotonic()
-            measure(Path(temp), options.tests)
-            print(f"baseline: {len(known_tests())} tests in {time.monotonic() - began:.0f} s", flush=True)
-        choice = Choice(known_tests())
+            measure(Path(temp), options)
+            print(f"baseline: {len(known_tests(options.known))} tests in {time.monotonic() - began:.0f} s", flush=True)
         if not options.only:
-            RESULTS.unlink(missing_ok=True)
-        with RESULTS.open("a") as file:
-            run = Run(options, choice, Path(temp), file)
+            options.results.unlink(missing_ok=True)
+        with options.results.open("a") as file:
+            run = Run(options, Choice(known_tests(options.known)), Path(temp), file)
             print(f"{len(wanted)} of {whole} mutants", flush=True)
             if options.only != "survived":
                 run.both(wanted)
-            survived = {record["id"] for record in results() if record["verdict"] == "survived"}
+            survived = {record["id"] for record in results(options.results) if record["verdict"] == "survived"}
             run.limit_s = MORE_S
             run.both([mutant for mutant in wanted if mutant.id in survived])
-    return 0 if report(drawn, whole) >= WANTED else 1
+    return 0 if report(options.results, drawn, whole) >= WANTED else 1
 
 
 if __name__ == "__main__":

@@ -89,6 +89,13 @@ def test_a71_descriptors_that_the_pool_inherited_do_not_reach_the_command(yard: 
         os.close(secret)
 
 
+def test_a71_no_signal_is_blocked_or_ignored_in_a_command(busy: Yard) -> None:
+    """A shell would unblock them for itself; a program that does not could not be stopped but by KILL."""
+    told = output_of(busy, ["grep", "-E", "^Sig(Blk|Ign):", "/proc/self/status"])
+    below_32 = 0x7FFFFFFF  # the C library keeps two of the others for itself
+    assert [int(line.split()[1], 16) & below_32 for line in told.splitlines()] == [0, 0]
+
+
 def test_a71_umask_is_the_callers(busy: Yard) -> None:
     mask = os.umask(0)
     os.umask(mask)
