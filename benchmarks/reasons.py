@@ -42,7 +42,7 @@ REASONS = {
     ("postgres", "drain2", ANY): ONE_SESSION,
     ("postgres", "p50", ANY): ANOTHER_PROCESS,
     ("postgres", "p99", ANY): ANOTHER_PROCESS,
-    ("commands", "commands", "xargs"): "it keeps no record: no queue, no output, no exit codes",
+    ("commands", "commands", "xargs"): "it keeps no record: no queue, no output, no exit code of each",
     ("commands", "commands", "task-spooler"): "its queue is in memory, and its keeping of output was switched off",
     (ANY, "p50", ANY): HANDED_OVER,
     (ANY, "p99", ANY): HANDED_OVER,
