@@ -263,3 +263,5 @@ def test_the_status_counts_what_there_is(engine: Engine, clock: FakeClock) -> No
         "warning",
         ["1 worker of pool 1 could not start, last dead: None; others are tried in their place"],
     )
+    engine.set_setting("durability", "normal")
+    assert engine.status().durability == "normal"

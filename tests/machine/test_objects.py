@@ -155,6 +155,14 @@ def test_an_object_is_read_as_it_is() -> None:
     assert objects.fields_of('{"a": 1, "b": {"a": null}}', ["a", "b"]) == {"a": 1, "b": {"a": None}}
 
 
+def test_every_field_that_can_be_said_is_known() -> None:
+    plain = (
+        "id key command argv task args kind queue priority run_at delay max_attempts max_retries timeout cwd env batch"
+    )
+    more = "labels if_exists keep_background unique_key on_error mode tree_timeout"
+    assert objects.fields_of(json.dumps(dict.fromkeys(f"{plain} {more}".split())), objects.FIELDS)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

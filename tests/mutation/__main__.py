@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -29,6 +30,7 @@ from .suite import ROOT, Known, baseline, collected, noticed
 WANTED = 85.0  # percent
 ENOUGH_S = 10.0  # of tests, as the baseline took them, the likeliest first; who survives these is shown to more
 MORE_S = 100.0  # a mutant that so many do not notice is said to survive
+LIMITS = (signal.SIGALRM, signal.SIGPROF, signal.SIGSEGV)  # a test took far too long, or the interpreter broke
 HOME = ROOT / ".mutation"
 
 
@@ -208,7 +210,7 @@ class Run:
 
     def note(self, mutant: Mutant, ended: Ended) -> None:
         word, _, by = ended.said.partition(" ")
-        verdict = {"": "timeout", "!": "broken"}.get(word, word)
+        verdict = {"": "timeout" if ended.signal in LIMITS else "broken", "!": "broken"}.get(word, word)
         if verdict == "killed" and by != "at import":
             self.choice.killed(mutant, by)
         self.done += 1

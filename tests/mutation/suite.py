@@ -49,10 +49,15 @@ class Suite:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        fit = {item.nodeid: item for item in session.items if not any(word in item.nodeid for word in UNFIT)}
+        fit = {item.nodeid: item for item in session.items if _is_fit(item)}
         if not session.testsfailed:  # else a test file could not be imported
             self.task(fit)
         return True
+
+
+def _is_fit(item: pytest.Item) -> bool:
+    """A fork that is ended would leave a server of its own behind."""
+    return "server" not in getattr(item, "fixturenames", ()) and not any(word in item.nodeid for word in UNFIT)
 
 
 def collected(task: Callable[[dict[str, pytest.Item]], None], paths: Iterable[str] = ()) -> None:
