@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     from ..postgres import Server
 
 PAUSED_S = 2.5  # a lease is 1.5
-PATIENCE_S = 10.0  # how long a card waits
+PATIENCE_S = 5.0  # how long a card waits
 GAP_S = (0.02, 0.2)  # between two strikes
 DECK = {"pool": 3, "zygote": 2, "worker": 6, "command": 5, "client": 2, PAUSE: 1}
 SERVED = {"server": 3}
 ON_POSTGRES = {"session": 2, "backend": 1, "postgres": 1}
-AT_WORK = "select pid from {pools} where id in (select pool from {workers})"
 SESSIONS = "select pid from pg_stat_activity where application_name = 'covey' and pid <> pg_backend_pid()"
 
 
@@ -63,7 +62,7 @@ class Killer:
     def strike(self) -> None:
         """The next card has been played if there was anybody to play it against."""
         now = time.monotonic()
-        self._begun = self._begun or bool(self._books.ask(AT_WORK))
+        self._begun = self._begun or bool(self._books.pools_at_work())
         if not self._begun:  # nobody to be found yet
             return
         if not self._card or now > self._until:
@@ -106,9 +105,9 @@ class Killer:
         if kind == "client":
             return self._cast.pids(kind)
         if kind == "server":
-            return self._cast.pids(kind) if self._books.ask(AT_WORK) else []  # one that nobody uses is no victim
+            return self._cast.pids(kind) if self._books.pools_at_work() else []  # one that nobody uses is no victim
         if kind == "pool":
-            at_work = {row[0] for row in self._books.ask(AT_WORK)}
+            at_work = self._books.pools_at_work()
             return [pid for pid in self._cast.pids(kind) if pid in at_work]
         marked = family.marked(f"{self._books.database_id}:")
         if kind == "command":
