@@ -1,7 +1,7 @@
 """Who is struck next, and how. Kinds and gaps come in the order of the seed; who is there to be found does not.
 
-The kinds are dealt like cards, so that whoever is easiest to find is not the only victim. A card waits for somebody it
-can be played against, for a while.
+The kinds are dealt like cards, so that whoever is easiest to find is not the only victim. A card waits for a while for
+somebody whom it can be played against, else it is played later.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class Killer:
             random.Random(f"{what} {seed}") for what in ("cards", "gaps", "choices")
         )
         self._deck: list[str] = []
+        self._deferred: list[str] = []  # nobody was there for these: they come first in the next deal
         self._card, self._until, self._begun = "", 0.0, False
         self._resumes: list[subprocess.Popen[bytes]] = []
         self.strikes: Counter[str] = Counter()
@@ -65,7 +66,10 @@ class Killer:
         self._begun = self._begun or bool(self._books.pools_at_work())
         if not self._begun:  # nobody to be found yet
             return
-        if not self._card or now > self._until:
+        if self._card and now > self._until:
+            self._deferred.append(self._card)
+            self._card = ""
+        if not self._card:
             self._card, self._until = self._draw(), now + PATIENCE_S
         if self._ways().get(self._card, self._kill)():
             self.strikes[self._card] += 1
@@ -80,6 +84,8 @@ class Killer:
         if not self._deck:
             self._deck = [kind for kind, count in self._kinds.items() for _ in range(count)]
             self._cards.shuffle(self._deck)
+            self._deck += self._deferred
+            self._deferred = []
         return self._deck.pop()
 
     def _ways(self) -> Mapping[str, Callable[[], bool]]:
