@@ -11,6 +11,7 @@ import contextlib
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -154,4 +155,5 @@ def _version(server: Server | None) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the same as Ctrl-C: nothing is left behind
     sys.exit(main(sys.argv[1:]))

@@ -48,6 +48,10 @@ class Books:
     def enqueued(self) -> int:
         return int(self.ask("select count(*) from {jobs} where parent_id is null")[0][0])
 
+    def pools_at_work(self) -> set[int]:
+        """The pids of pools that have workers."""
+        return {row[0] for row in self.ask("select pid from {pools} where id in (select pool from {workers})")}
+
     def has_worked(self, pid: int) -> bool:
         """A pool that finds no server when it starts may say so and end; later it must go on."""
         return bool(self.ask(f"select 1 from {{events}} where text like '%(pid {int(pid)} on%' limit 1"))

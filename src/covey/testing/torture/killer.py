@@ -1,7 +1,7 @@
 """Who is struck next, and how. Kinds and gaps come in the order of the seed; who is there to be found does not.
 
-The kinds are dealt like cards, so that whoever is easiest to find is not the only victim. A card waits for somebody it
-can be played against, for a while.
+The kinds are dealt like cards, so that whoever is easiest to find is not the only victim. A card waits for a while for
+somebody whom it can be played against, else it is played later.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     from ..postgres import Server
 
 PAUSED_S = 2.5  # a lease is 1.5
-PATIENCE_S = 10.0  # how long a card waits
+PATIENCE_S = 5.0  # how long a card waits
 GAP_S = (0.02, 0.2)  # between two strikes
 DECK = {"pool": 3, "zygote": 2, "worker": 6, "command": 5, "client": 2, PAUSE: 1}
 SERVED = {"server": 3}
 ON_POSTGRES = {"session": 2, "backend": 1, "postgres": 1}
-AT_WORK = "select pid from {pools} where id in (select pool from {workers})"
 SESSIONS = "select pid from pg_stat_activity where application_name = 'covey' and pid <> pg_backend_pid()"
 
 
@@ -49,6 +48,7 @@ class Killer:
             random.Random(f"{what} {seed}") for what in ("cards", "gaps", "choices")
         )
         self._deck: list[str] = []
+        self._deferred: list[str] = []  # nobody was there for these: they come first in the next deal
         self._card, self._until, self._begun = "", 0.0, False
         self._resumes: list[subprocess.Popen[bytes]] = []
         self.strikes: Counter[str] = Counter()
@@ -63,10 +63,13 @@ class Killer:
     def strike(self) -> None:
         """The next card has been played if there was anybody to play it against."""
         now = time.monotonic()
-        self._begun = self._begun or bool(self._books.ask(AT_WORK))
+        self._begun = self._begun or bool(self._books.pools_at_work())
         if not self._begun:  # nobody to be found yet
             return
-        if not self._card or now > self._until:
+        if self._card and now > self._until:
+            self._deferred.append(self._card)
+            self._card = ""
+        if not self._card:
             self._card, self._until = self._draw(), now + PATIENCE_S
         if self._ways().get(self._card, self._kill)():
             self.strikes[self._card] += 1
@@ -81,6 +84,8 @@ class Killer:
         if not self._deck:
             self._deck = [kind for kind, count in self._kinds.items() for _ in range(count)]
             self._cards.shuffle(self._deck)
+            self._deck += self._deferred
+            self._deferred = []
         return self._deck.pop()
 
     def _ways(self) -> Mapping[str, Callable[[], bool]]:
@@ -106,9 +111,9 @@ class Killer:
         if kind == "client":
             return self._cast.pids(kind)
         if kind == "server":
-            return self._cast.pids(kind) if self._books.ask(AT_WORK) else []  # one that nobody uses is no victim
+            return self._cast.pids(kind) if self._books.pools_at_work() else []  # one that nobody uses is no victim
         if kind == "pool":
-            at_work = {row[0] for row in self._books.ask(AT_WORK)}
+            at_work = self._books.pools_at_work()
             return [pid for pid in self._cast.pids(kind) if pid in at_work]
         marked = family.marked(f"{self._books.database_id}:")
         if kind == "command":

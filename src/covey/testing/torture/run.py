@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CLIENTS = 4
 POOLS = 3
 WORKERS = 2  # of each kind in each pool
-LEAST_OPEN, MOST_OPEN = 30, 200  # jobs: so many at least, that there is something to kill, and never a mountain
+LEAST_OPEN, MOST_OPEN = 60, 200  # jobs: so many at least, that there is something to kill, and never a mountain
 AHEAD = 0.03  # the share that jobs may be ahead of kills, or kills of jobs
 LOOK_S = 0.3
 FIRST_BACKUP, BACKUP_EVERY = 5, 50  # kills
@@ -177,7 +177,7 @@ class Torture:
             counts = self._books.counts()
             if self._clients_are_done() and not self._books.unfinished():
                 return
-            if counts != last:
+            if counts != last or not self._books.pools_at_work():
                 last, since = counts, time.monotonic()
 
     # ── the actors ──────────────────────────────────────────────────────────────────────────────────────────────────
