@@ -170,3 +170,15 @@ def test_what_a_lost_run_staged_is_forgotten_when_the_next_stages(engine: Engine
     engine.stage(again.id, pool, again.fence, [child("b")])
     assert engine.store.ask("staged", job=claim.id, fence=claim.fence) == []
     assert len(engine.store.ask("staged", job=claim.id, fence=again.fence)) == 1
+
+
+@pytest.mark.parametrize("wrong", ["job", "fence"])
+def test_a_heartbeat_about_another_run_leaves_the_loan_alone(engine: Engine, wrong: str) -> None:
+    """A slip of the borrower's must not hand his job to somebody else."""
+    engine.enqueue([command()])
+    pool, claim = lend(engine)
+    job, fence = (claim.id + 1, claim.fence) if wrong == "job" else (claim.id, claim.fence + 7)
+    with pytest.raises(LeaseLost):
+        engine.renew(job, pool, fence)
+    assert engine.renew(claim.id, pool, claim.fence) is False
+    assert engine.job(claim.id).state == "processing"

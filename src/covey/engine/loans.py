@@ -45,7 +45,8 @@ class Loans(Turns):
 
     def renew(self, job: int, pool: int, fence: int) -> bool:
         """The lease begins anew; whether the job was cancelled meanwhile. LeaseLost if it is somebody else's by now."""
-        reply = self._turn_of_loan(pool, held=[Held(job, fence)])
+        # Looked at first: a turn that does not list what its pool holds hands that back.
+        reply = self._turn_of_loan(pool, held=[Held(job, fence)]) if self._is_on_loan(job, pool, fence) else None
         if reply is None or not self._is_on_loan(job, pool, fence):
             raise _not_yours(job)
         return any(held.id == job for held in reply)
