@@ -52,6 +52,11 @@ def script(yard: Yard) -> str:
     return placed(textwrap.dedent(block), yard, "0").replace("$$", "$")
 
 
+def is_answering(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def test_the_services_work_together(yard: Yard) -> None:
     environ = yard.environ() | {"PATH": f"{yard.home}/bin:{os.environ['PATH']}"}
     for _ in range(2):  # the second time nothing is to be done
@@ -69,6 +74,7 @@ def test_the_services_work_together(yard: Yard) -> None:
         for words in (["--require-token"], []):
             service = "server" if words else "worker"
             processes.append(subprocess.Popen(["covey", *told[service], *words], env=environ, cwd=yard.home))
+            until(lambda: is_answering(int(port)), 30, "the server is healthy, which its workers wait for")
         yard.completes(yard.shell("true"))
         assert [view.count for view in yard.engine.pool_views()] == [1]
     finally:

@@ -40,7 +40,7 @@ MUTANTS = {
     "counted_late": Mutant("an attempt counts when it ends, not when it begins", ("attempts",)),
     "uncounted": Mutant("no attempt is counted", ("attempts",)),
     "group_only": Mutant("commands are ended by process group only", ("processes left",)),
-    "deferred_begin": Mutant("BEGIN is deferred, without the gate", ("errors told to clients",)),
+    "deferred_begin": Mutant("a deferred BEGIN, without the gate", ("errors told to clients",)),
     "live_copy": Mutant("a backup copies the file of the living database", ("backups",)),
     # The last kill is the server's: a pool that is killed, or given up for its silence, forgets with its jobs its bug.
     "forgetful": Mutant(
