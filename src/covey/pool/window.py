@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 AHEAD_S = 0.020
-MOST_AHEAD = {"sync": 300, "command": 4}  # a command costs a millisecond to start: a few hide the commit
+MOST_AHEAD = {"sync": 500, "command": 4}  # a command costs a millisecond to start: a few hide the commit
 WEIGHT = 0.2
 
 
