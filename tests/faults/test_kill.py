@@ -29,7 +29,7 @@ Over = tuple[Torture, Findings]
 def over(own_temp: None, tmp_path_factory: pytest.TempPathFactory, proof: Proof) -> Over:
     """A run on a file, when all is over."""
     directory = tmp_path_factory.mktemp("torture")
-    torture = Torture(directory, jobs=proof(200, 2000), kills=proof(20, 200), seed=proof(1, 2))
+    torture = Torture(directory, jobs=proof(120, 2000), kills=proof(12, 200), seed=proof(1, 2))
     return torture, torture.run()
 
 
@@ -37,7 +37,7 @@ def test_nothing_is_lost_doubled_or_charged_wrongly_under_random_kills(over: Ove
     torture, found = over
     assert found.problems == []
     assert found.kills.total() == torture.kills
-    assert len(found.kills) >= 4  # kinds of victims; on a busy machine one of the five may be found nowhere
+    assert found.kills.keys() >= {"pool", "zygote", "worker"}  # commands and clients may be too quick to be found
     assert found.figures["trees"] > 10
     assert found.figures["backups of the living file"] > 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -16,15 +17,16 @@ APP = "zoo:app"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A module's STORES names the databases that its tests run on in `make test`; `make proof` runs all on both.
-    A module
-       with SERVED runs in `make proof` through a server too; the tests that it names do so in `make test`.
+    """A module's STORES names the databases that its tests run on: in `make test` each on one of them, by its name;
+    `make proof` runs all on both. A module with SERVED runs in `make proof` through a server too; the tests that it
+    names do so in `make test`.
 
-       COVEY_TEST_STORES=postgres (or file,postgres,http) overrules the modules. http: a file behind a server, and pools
-       that know only the server.
+    COVEY_TEST_STORES=postgres (or file,postgres,http) overrules the modules. http: a file behind a server, and pools
+    that know only the server.
     """
     if "store" in metafunc.fixturenames:
         stores = getattr(metafunc.module, "STORES", ("file",))
+        stores = (stores[crc32(metafunc.function.__name__.encode()) % len(stores)],)
         if os.environ.get("COVEY_PROOF") == "full":
             stores = ("file", "postgres")
         served = getattr(metafunc.module, "SERVED", None)
