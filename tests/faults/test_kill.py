@@ -33,11 +33,13 @@ def over(own_temp: None, tmp_path_factory: pytest.TempPathFactory, proof: Proof)
     return torture, torture.run()
 
 
-def test_nothing_is_lost_doubled_or_charged_wrongly_under_random_kills(over: Over) -> None:
+def test_nothing_is_lost_doubled_or_charged_wrongly_under_random_kills(over: Over, proof: Proof) -> None:
     torture, found = over
     assert found.problems == []
     assert found.kills.total() == torture.kills
-    assert found.kills.keys() >= {"pool", "zygote", "worker"}  # commands and clients may be too quick to be found
+    # With few kills on a busy machine, clients and commands may be done before their cards are dealt.
+    kinds = ("pool", "zygote", "worker", "command", "client")[: proof(3, 5)]
+    assert min(found.kills[kind] for kind in kinds) > 0
     assert found.figures["trees"] > 10
     assert found.figures["backups of the living file"] > 0
 
