@@ -86,7 +86,9 @@ def connect(url: str, clock: FakeClock) -> Iterator[Callable[[], Engine]]:
     def connect() -> Engine:
         dialect = open_dialect(url)
         migrate.migrate(dialect, database_id=env.new_database_id(), now=clock())
-        opened.append(Engine(Store(dialect), clock=clock, rng=Random(0)))
+        store = Store(dialect)
+        store.plan()
+        opened.append(Engine(store, clock=clock, rng=Random(0)))
         return opened[-1]
 
     yield connect

@@ -66,7 +66,9 @@ def connect(backend: str, url: str, clock: FakeClock) -> Iterator[Callable[[], E
     def open() -> Engine:
         dialect = open_dialect(url)
         migrate.migrate(dialect, database_id=env.new_database_id(), now=clock())
-        return Engine(Store(dialect), clock=clock, rng=Random(0))
+        store = Store(dialect)
+        store.plan()
+        return Engine(store, clock=clock, rng=Random(0))
 
     with ExitStack() as stack:
         if backend in BACKENDS:
