@@ -18,6 +18,8 @@ BATCH = 1000
 PERIOD = 30 * SECOND
 LOST = "its pool was lost"
 REAP_WAIT_S = 0.2  # a pool that waits for a lock takes no turns meanwhile
+# What a pool that was cut off in the middle has locked: free before its lease is over, so that nobody waits for it.
+STILL_S = 1.5
 
 
 def reap(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Random, reason: str | None = None) -> int:
@@ -43,7 +45,7 @@ def _reap_page(
 ) -> int | None:
     """How many jobs were handed back; None if the pool lives."""
     tail = f": {reason}" if reason else ""
-    with writing(store, wait_s=REAP_WAIT_S):
+    with writing(store, wait_s=REAP_WAIT_S, still_s=STILL_S):
         now = clock()
         last = store.value("pool_beat", pool=pool)
         if last is not None and last != beat:

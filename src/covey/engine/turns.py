@@ -179,7 +179,7 @@ class Turns(Reports):
     @repeated
     def _take(self, turns: Sequence[Turn]) -> list[Answer]:
         # Unmarked: the pool's next turn, with the same reports and all that it holds, resolves an unknown outcome.
-        with self.store.transaction(marked=False):
+        with self.store.transaction(marked=False, still_s=duties.STILL_S):
             try:
                 answers = self._take_together(turns)
             except Undone:
@@ -296,7 +296,7 @@ class Turns(Reports):
         """These pools are alive as of now, whatever their turns. Those among them that were given up meanwhile."""
         if not pools:
             return set()
-        with self.store.transaction(marked=False):  # to beat twice harms nobody
+        with self.store.transaction(marked=False, still_s=duties.STILL_S):  # to beat twice harms nobody
             (_, _, sealed), *_ = self.store.ask("meta")
             sealing.refuse(sealed)
             alive = self.store.ask("beat_pools", pools=json.dumps(list(pools)), now=self.clock())

@@ -28,13 +28,14 @@ class Dialect(Protocol):
     row_locks: bool  # whether writers run beside each other; else each is alone with the database
 
     def transaction(
-        self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None
+        self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None, still_s: float = 30.0
     ) -> AbstractContextManager[None]:
         """The only way to write: alone (or with row locks), committed when the block ends, undone when it raises.
 
         ``marked``: leaves a mark by which a commit whose answer was lost is known; without it the caller must cope.
         ``alone``: no other transaction writes meanwhile, whatever the database.
         ``wait_s``: for how long it waits for somebody's lock, where others would wait behind it; then it raises Busy.
+        ``still_s``: for how long it may say nothing (frozen, or its host cut off) before its locks are taken from it.
         Raises Undone when the database gave it up and the same again may well succeed.
         """
         ...

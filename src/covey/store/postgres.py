@@ -89,10 +89,12 @@ class Postgres:
     # ── the Dialect ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextlib.contextmanager
-    def transaction(self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None) -> Iterator[None]:
+    def transaction(
+        self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None, still_s: float = 30.0
+    ) -> Iterator[None]:
         with self._lock:
             self._refuse_other_process()
-            self._begin(self._begin_text(alone, self._timeout_s if wait_s is None else wait_s))
+            self._begin(self._begin_text(alone, self._timeout_s if wait_s is None else wait_s, still_s))
             self._brief = wait_s is not None
             try:
                 failpoint("store.after_begin")
@@ -290,14 +292,14 @@ class Postgres:
 
     # ── transactions ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _begin_text(self, alone: bool, wait_s: float) -> str:
+    def _begin_text(self, alone: bool, wait_s: float, still_s: float = 30.0) -> str:
         """Every writer holds the queue's lock together with the others, unless it must be alone."""
         lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
         settings = [
             HINT,
             f"set_config('lock_timeout', '{int(wait_s * 1000)}', true)",
             # A writer that is frozen (SIGSTOP, a lost host) must not hold its locks for ever.
-            "set_config('idle_in_transaction_session_timeout', '30000', true)",
+            f"set_config('idle_in_transaction_session_timeout', '{int(still_s * 1000)}', true)",
         ]
         commit = SYNCHRONOUS if self._durable else "'off'"
         settings.append(f"set_config('synchronous_commit', {commit}, true)")

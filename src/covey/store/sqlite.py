@@ -127,7 +127,9 @@ class Sqlite:
     # ── the Dialect ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     @contextlib.contextmanager
-    def transaction(self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None) -> Iterator[None]:
+    def transaction(
+        self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None, still_s: float = 30.0
+    ) -> Iterator[None]:
         """Every writer is alone here, and a commit that fails has not happened: the options change nothing."""
         self._refuse_other_process()
         with self._lock:

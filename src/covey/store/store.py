@@ -80,8 +80,10 @@ class Store(Families):
 
     # ── plumbing ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def transaction(self, *, marked: bool = True, alone: bool = False) -> AbstractContextManager[None]:
-        return self.dialect.transaction(marked=marked, alone=alone)
+    def transaction(
+        self, *, marked: bool = True, alone: bool = False, still_s: float = 30.0
+    ) -> AbstractContextManager[None]:
+        return self.dialect.transaction(marked=marked, alone=alone, still_s=still_s)
 
     def snapshot(self) -> AbstractContextManager[None]:
         return self.dialect.snapshot()
