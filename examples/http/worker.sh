@@ -15,7 +15,7 @@ ask() { # ask PATH BODY: the answer on stdout; fails if the server says no
         if [ -n "${COVEY_TOKEN_FILE:-}" ]; then
             printf 'header = "authorization: Bearer %s"\n' "$(cat "$COVEY_TOKEN_FILE")"
         fi
-    } | curl --silent --show-error --fail-with-body --config - --retry 5 --retry-all-errors --max-time 90 \
+    } | curl --silent --show-error --fail-with-body --config - --retry 5 --retry-connrefused --max-time 90 \
         --header 'content-type: application/json' --data-binary "$2" "$url$1"
 }
 

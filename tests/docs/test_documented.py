@@ -30,7 +30,6 @@ PROMISES = (
     "4. A parent never completes before its children, and a crash at any instruction loses no child and adds none.",
 )
 HIDDEN = {
-    "COVEY_KILL_DIR",  # passed by the kill test to its own tasks
     "COVEY_",
 }
 

@@ -37,8 +37,8 @@ def test_nothing_is_lost_doubled_or_charged_wrongly_under_random_kills(over: Ove
     torture, found = over
     assert found.problems == []
     assert found.kills.total() == torture.kills
-    # With few kills on a busy machine, clients and commands may be done before their cards are dealt.
-    kinds = ("pool", "zygote", "worker", "command", "client")[: proof(3, 5)]
+    # With few kills on a busy machine, the clients may be done before their card is dealt.
+    kinds = ("pool", "zygote", "worker", "command", "client")[: proof(4, 5)]
     assert min(found.kills[kind] for kind in kinds) > 0
     assert found.figures["trees"] > 10
     assert found.figures["backups of the living file"] > 0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..postgres import Server
 
 PAUSED_S = 2.5  # a lease is 1.5
-PATIENCE_S = 5.0  # how long a card waits
+PATIENCE_S = 2.0  # how long a card waits
 GAP_S = (0.02, 0.2)  # between two strikes
 DECK = {"pool": 3, "zygote": 2, "worker": 6, "command": 5, "client": 2, PAUSE: 1}
 SERVED = {"server": 3}

@@ -149,7 +149,9 @@ class Torture:
         self._enqueued = self._books.enqueued()
         ahead = self._share_of_jobs() > self._share_of_kills() + AHEAD
         hold = self.directory / "hold"
-        if self._books.unfinished() > (LEAST_OPEN if ahead else MOST_OPEN):
+        # Of few jobs a part is kept back too, or all would be done before half of the kills.
+        least = min(LEAST_OPEN, self.jobs // 10) if self.jobs else LEAST_OPEN
+        if self._books.unfinished() > (least if ahead else MOST_OPEN):
             hold.touch()
         else:
             hold.unlink(missing_ok=True)
