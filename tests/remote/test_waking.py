@@ -210,7 +210,7 @@ def test_a_waiting_pool_is_told_promptly(engine: Engine, make: Make, waiting: Wa
     print(f"{watch.s:.3f} s")
     assert watch.s < (2.5 if what == "reaped" else AT_ONCE_S)  # the next beat finds out
     if what != "reaped":  # told once is enough, however often the server looks
-        until(lambda: waiter.wait(queues=(), timeout_s=0.1).result(20) is None, 5, "the last ring was heard")
+        until(lambda: waiter.wait(queues=("none",), timeout_s=0.1).result(20) is None, 5, "all rings heard")
         asleep = waiter.wait(queues=(), timeout_s=1.3)
         waiting(1)
         engine.enqueue([command()])
