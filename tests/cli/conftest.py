@@ -27,7 +27,7 @@ from covey.testing.postgres import Given, Schema, Server
 from .forge import Forge
 
 LIMIT_S = 60.0
-STARTED = (["worker"], ["run"], ["server"], ["demo"], ["db"])
+STARTED = ("worker start", "run", "server", "demo", "db copy")
 
 
 class Answer:
@@ -59,11 +59,15 @@ class CommandLine:
         self.env = {**known, "HOME": str(directory), "COVEY_DB": str(self.db), "COVEY_DEBUG": "1"}
         self._pools: list[subprocess.Popen[bytes]] = []
 
+    @staticmethod
+    def _is_started(line: str) -> bool:
+        """What runs for long is started as people start it, its help is not."""
+        return line.startswith(STARTED) and not line.endswith("--help")
+
     def __call__(self, *words: str | bytes, stdin: bytes = b"", env: dict[str, str | None] | None = None) -> Answer:
         plain = [word for word in words if isinstance(word, str)]
-        # What runs for long, or is told by its environment how to start, is started as people start it.
         told = any(name.startswith(("COVEY", "PYTHON", "TZ", "LC_", "LANG")) for name in env or ())
-        if self._forge and not told and len(plain) == len(words) and plain[:1] not in STARTED:
+        if self._forge and not told and len(plain) == len(words) and not self._is_started(" ".join(plain)):
             return Answer(self._forge.run(plain, self.directory, self.environment(env), stdin, LIMIT_S))
         return Answer(
             subprocess.run(

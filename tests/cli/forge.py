@@ -7,8 +7,11 @@ code.
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import os
+import pkgutil
 import socket
 import subprocess
 import sys
@@ -50,12 +53,16 @@ class Forge:
 
 
 def serve(end: socket.socket) -> None:
-    import covey.cli.main
-    import covey.cli.render
-    import covey.compose
-    import covey.engine.engine
+    import typer.rich_utils  # noqa: F401
+
+    import covey.cli
+    import covey.remote.remote
+    import covey.store.postgres
     import covey.store.sqlite  # noqa: F401
 
+    for module in pkgutil.iter_modules(covey.cli.__path__, "covey.cli."):
+        importlib.import_module(module.name)
+    gc.freeze()
     while True:
         asked, files, _, _ = socket.recv_fds(end, 1 << 20, 3)
         if not asked:
