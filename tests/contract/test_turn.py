@@ -319,7 +319,7 @@ def test_a_turn_never_needs_more_than_its_own_words(engine: Engine) -> None:
 def test_what_a_pool_does_meanwhile_disturbs_no_turn(engine: Engine, pool: HandPool) -> None:
     """It may be asked for never, once or often, by the thread that takes the turn."""
     threads: list[int] = []
-    engine.while_waiting(lambda: threads.append(threading.get_ident()))
+    engine.while_waiting(lambda: bool(threads.append(threading.get_ident())))
     (job,) = engine.enqueue([command()])
     pool.succeed(pool.claim_one())
     assert engine.job(job.id).state == "completed"

@@ -59,8 +59,11 @@ class Source(Protocol):
         """A `wait` of another thread returns at once."""
         ...
 
-    def while_waiting(self, work: Callable[[], None]) -> None:
-        """From now on ``work`` may be done in the middle of a turn, by the thread that takes it, while others work."""
+    def while_waiting(self, work: Callable[[], bool]) -> bool:
+        """From now on ``work`` is done in the middle of each turn, by the thread that takes it, while others work.
+
+        Piece by piece: again and again until it is False, or the others are ready. False if that cannot be here.
+        """
         ...
 
     def pools(self) -> list[LostPool]: ...

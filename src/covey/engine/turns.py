@@ -399,8 +399,8 @@ class Turns(Reports):
         if ear := self._listen():
             ear.wake()
 
-    def while_waiting(self, work: Callable[[], None]) -> None:
-        self.store.dialect.while_waiting(work)
+    def while_waiting(self, work: Callable[[], bool]) -> bool:
+        return self.store.dialect.while_waiting(work)
 
     def _listen(self) -> Listener | None:
         with self._listening:  # `wait` and `wake` come from two threads

@@ -77,6 +77,10 @@ class Crew:
     def coming(self) -> bool:
         return bool(self._wanted) or self._starting() > 0
 
+    def jobs(self) -> list[int]:
+        """What the workers have, running or not."""
+        return sorted(flight.claim.id for member in self.members.values() for flight in member.flights.values())
+
     def kinds_of(self, type: str) -> list[Kind]:
         """Kinds that the type can do."""
         return [kind for name, kind in self.lanes if name == type and (name, kind) not in self._closed]

@@ -69,7 +69,9 @@ class Exchange:
         self.on_reply: Callable[[Reply], None] = lambda reply: None  # called in the store thread
         # Likewise, before it waits. True: there is something to do after all.
         self.on_rest: Callable[[], bool] = lambda: False
-        self.on_wait: Callable[[], None] = lambda: None  # likewise, in the middle of a turn
+        # Likewise, again and again in the middle of a turn. False: nothing is left to do.
+        self.on_wait: Callable[[], bool] = lambda: False
+        self.overlaps = False  # whether that ever happens
         self.on_crash: Callable[[], None] = lambda: None  # likewise; `crashed` says why
         self.crashed: BaseException | None = None
         self._source, self._neighbours, self._log = source, neighbours, log
@@ -99,7 +101,7 @@ class Exchange:
     # ── called by the main thread ───────────────────────────────────────────────────────────────────────────────────
 
     def start(self) -> None:
-        self._source.while_waiting(self.on_wait)
+        self.overlaps = self._source.while_waiting(self.on_wait)
         self._thread.start()
 
     def report(self, reports: list[Report]) -> None:
@@ -207,6 +209,8 @@ class Exchange:
                 if gone_at and time.monotonic() - gone_at > GONE_S:
                     raise  # a pool must not work on a file that nobody else can see
                 retry, unknown = turn.reports, True
+                while self.on_wait():
+                    pass  # what was claimed before does not wait for the store
                 self._keep(turn)
                 pause_s = min(max(pause_s * 2, RETRY_S[0]), RETRY_S[1])
                 if self._closing:

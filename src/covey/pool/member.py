@@ -16,6 +16,9 @@ from ..worker import slot as slots
 from ..worker import wire
 from ..worker.slot import Slot
 
+ROOM = 1 << 20  # of a worker's socket: else about 200 small jobs fill it
+SMALL = 768  # what a job of 200 bytes takes of it
+
 
 class Flight(Struct):
     """A claim that a worker has."""
@@ -25,6 +28,14 @@ class Flight(Struct):
     live: bool
     stop: str | None = None  # timeout, cancel or shutdown
     kill_at: float | None = None  # then the worker itself must go
+
+
+def small_jobs() -> int:
+    """How many fit into a worker's socket: the system may grant less room than we ask for."""
+    end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with end, other:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
+        return end.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // SMALL
 
 
 class Member:
@@ -48,7 +59,7 @@ class Member:
         self.heard_at = 0.0  # its last sign of life, or when it was given something after that
         self.idle_until = 0.0  # it took nothing of what it was given: others are preferred until then
         self.jobs, self.far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.jobs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)  # else about 200 small jobs fill it
+        self.jobs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
         self.jobs.setblocking(False)
         self.reports, self._far_reports = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.reports.setblocking(False)

@@ -6,7 +6,8 @@ One job's way through here: a Reply brings its claim → `_place` sends it to a 
 Everything here runs under one lock, which neither thread holds while it waits or commits. The store thread itself
 sends what it has claimed: with the main thread sending, every `send` let the other thread have the interpreter and
 cost a switch (measured: 16 µs a job instead of 4). In a stream of tiny jobs (`_hot`) it also reads what the workers
-send back, between two turns: with the main thread reading, it waited for the interpreter half of its time.
+send back, between two turns: with the main thread reading, it waited for the interpreter half of its time. And while a
+server works on the next turn, it hands out what the last one brought (`landing.py`).
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from .crew import Crew
 from .dispatch import Dispatch
 from .exchange import Exchange
 from .forking import Nursery
+from .landing import Landing
 from .lookout import LOOK_S, Lookout
-from .member import Member
+from .member import Member, small_jobs
 from .roster import Roster
 from .shortage import Shortage
 from .types import Type, Types
@@ -71,7 +73,7 @@ class Pool:
         self._note = exchange.note
         self._types = types
         self._live, self._grace_s, self._rejoin = live, grace_s, rejoin
-        self._window = Window()
+        self._window = Window(small_jobs())
         self._dispatches = {type.name: Dispatch(crew, self._window, type) for type in types}
         self._roster = Roster(crew)
         self._care = Care(crew, parent, max_memory=max_memory)
@@ -82,6 +84,7 @@ class Pool:
         self._selector = selectors.DefaultSelector()
         self._unsent: list[Report] = []
         self._waiting: list[tuple[float, Claim]] = []
+        self._landing = Landing(self.place)
         self._stopping = False
         self._signals = 0
         self._kill_at: float | None = None
@@ -192,7 +195,7 @@ class Pool:
         """In the store thread: what was claimed is with the workers."""
         with self._lock:
             watched = self._lookout.at
-            self.place(reply.claims)
+            self._landing.put(reply.claims, at_once=not (self._hot and self._exchange.overlaps))
             if len(reply.claims) >= HOT_CLAIMS and self._window.ahead("sync") >= HOT_CLAIMS:
                 self._heat_up()
             if self._hot:
@@ -212,6 +215,7 @@ class Pool:
         for _ in range(HOT_NAPS):
             time.sleep(HOT_NAP_S)
             with self._lock:
+                self._landing.clear()
                 if not self._busy():
                     break
                 if self._collect():
@@ -233,13 +237,16 @@ class Pool:
             for member in self._crew.members.values():
                 self.on_joined(member)
 
-    def _meanwhile(self) -> None:
-        """In the store thread, in the middle of a turn: the server is not the only one at work."""
+    def _meanwhile(self) -> bool:
+        """In the store thread, in the middle of a turn: the server is not the only one at work. False: all is done."""
         if self._hot and self._lock.acquire(blocking=False):
             try:
+                if self._landing.hand_out():
+                    return True
                 self._collect()
             finally:
                 self._lock.release()
+        return False
 
     def _collect(self) -> bool:
         """What the workers have sent by now is on its way to the store."""
@@ -262,7 +269,7 @@ class Pool:
                 self._stop_claiming(None)
 
     def _busy(self) -> bool:
-        return bool(self._waiting) or any(member.flights for member in self._crew.members.values())
+        return bool(self._waiting or self._landing) or any(member.flights for member in self._crew.members.values())
 
     def place(self, claims: Iterable[Claim]) -> None:
         """Each claim is in a worker's socket, waits a moment for a free worker, or is on its way back."""
@@ -342,6 +349,7 @@ class Pool:
 
     def _cancel(self, reply: Reply) -> None:
         """Cancelled jobs that we hold are being stopped; what has not started is simply dropped."""
+        self._landing.clear()
         ids = {held.id for held in reply.cancels}
         self._unsent += [Report(c.id, c.fence, "gone") for _, c in self._waiting if c.id in ids]
         self._waiting = [(since, claim) for since, claim in self._waiting if claim.id not in ids]
@@ -381,23 +389,21 @@ class Pool:
         """Nothing more is claimed, what has not started goes back, what runs may finish until ``kill_at``."""
         self._stopping, self._kill_at, self._rejoin_at = True, kill_at, None
         self._births.end()
+        self._landing.clear()
         self.place(())
         for member in self._crew.members.values():
             for claim in member.take_back():
                 self._unsent.append(Report(claim.id, claim.fence, "taken_back"))
-        self._log.draining(self._running_jobs())
+        self._log.draining(self._crew.jobs())
         for member in self._crew.members.values():
             self._note("stopping", member.name, None)
         self._offer()
         self._send_reports()
 
-    def _running_jobs(self) -> list[int]:
-        return sorted(flight.claim.id for m in self._crew.members.values() for flight in m.flights.values())
-
     def _kill_running(self) -> None:
         """Time is up: what still runs is ended and handed back, at no cost to the jobs."""
         self._kill_at, self._killed_at = None, time.monotonic()
-        if jobs := self._running_jobs():
+        if jobs := self._crew.jobs():
             self._had_to_kill = True
             self._log.killing(jobs)
         for member in self._crew.members.values():
@@ -424,6 +430,7 @@ class Pool:
             self._crew.want_again(member, first=member.first and member.state == "starting")
         self._unsent.clear()
         self._waiting.clear()
+        self._landing.drop()
         self._join_again()
 
     def _join_again(self) -> None:

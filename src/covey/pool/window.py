@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 AHEAD_S = 0.020
-MOST_AHEAD = {"sync": 500, "command": 4}  # a command costs a millisecond to start: a few hide the commit
+# Tasks: half of them run while a server works on the others. A command costs a millisecond to start: a few hide the commit.
+MOST_AHEAD = {"sync": 1000, "command": 4}
 WEIGHT = 0.2
 
 
 class Window:
     """Moving averages of run times: per task, and over all tasks of a kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, fitting: int) -> None:
+        self._most = {kind: min(most, fitting) for kind, most in MOST_AHEAD.items()}
         self._tasks: dict[str, float] = {}
         self._kinds: dict[str, float] = {}
 
@@ -32,13 +34,12 @@ class Window:
 
     def ahead(self, kind: str) -> int:
         """How many jobs one worker of that kind may have, the running one included."""
-        return _jobs(kind, self._kinds.get(kind))
+        return self._jobs(kind, self._kinds.get(kind))
 
     def of(self, kind: str, task: str) -> int:
-        return _jobs(kind, self._tasks.get(task))
+        return self._jobs(kind, self._tasks.get(task))
 
-
-def _jobs(kind: str, average: float | None) -> int:
-    if average is None or average >= AHEAD_S:
-        return 1
-    return min(MOST_AHEAD.get(kind, 1), max(1, int(AHEAD_S / max(average, 1e-6))))
+    def _jobs(self, kind: str, average: float | None) -> int:
+        if average is None or average >= AHEAD_S:
+            return 1
+        return min(self._most.get(kind, 1), max(1, int(AHEAD_S / max(average, 1e-6))))

@@ -157,8 +157,9 @@ class Remote:
     def wake(self) -> None:
         self._poller.wake()
 
-    def while_waiting(self, work: Callable[[], None]) -> None:
+    def while_waiting(self, work: Callable[[], bool]) -> bool:
         """A turn is one request here: its answer is waited for, and nothing else is done."""
+        return False
 
     def pools(self) -> list[LostPool]:
         found: list[LostPool] = self._ask("lost_pools")

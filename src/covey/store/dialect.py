@@ -100,10 +100,11 @@ class Dialect(Protocol):
 
     def listen(self, who: str) -> Listener: ...
 
-    def while_waiting(self, work: Callable[[], None]) -> None:
-        """From now on ``work`` may be done in the middle of anything, by the same thread, while a server works.
+    def while_waiting(self, work: Callable[[], bool]) -> bool:
+        """From now on ``work`` is done in the middle of anything, by the same thread, while a server works.
 
-        It must ask nothing of the database.
+        Again and again until it is False, or the answer is there. It must ask nothing of the database. False if there
+        is no server that one could wait for.
         """
         ...
 

@@ -72,7 +72,7 @@ class Postgres:
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._db: Session | None = None
-        self._meanwhile: Callable[[], None] | None = None
+        self._meanwhile: Callable[[], bool] | None = None
         self._inside = False
         self._unfit = False  # the session is no good for writing: after a failover another host of the URL may be
         self._begun = False  # whether the server knows of the transaction
@@ -255,11 +255,12 @@ class Postgres:
         self._refuse_other_process()
         return self._ears.listen(who)
 
-    def while_waiting(self, work: Callable[[], None]) -> None:
+    def while_waiting(self, work: Callable[[], bool]) -> bool:
         with self._lock:
             self._meanwhile = work
             if self._db is not None:
                 self._db.meanwhile = work
+        return True
 
     def close(self) -> None:
         """Nothing is open. In a forked child the parent's connection is left alone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
@@ -12,19 +13,24 @@ T = TypeVar("T")
 
 
 class Session(psycopg.Connection[tuple[Any, ...]]):
-    meanwhile: Callable[[], None] | None = None
+    meanwhile: Callable[[], bool] | None = None
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
-        return super().wait(_interposed(gen, self.meanwhile) if self.meanwhile else gen, *args, **options)
+        return super().wait(
+            _interposed(gen, self.fileno(), self.meanwhile) if self.meanwhile else gen, *args, **options
+        )
 
 
-def _interposed(steps: Generator[Any, Any, T], work: Callable[[], None]) -> Generator[Any, Any, T]:
-    """The same steps, with that work done once everything is sent and only the answer is waited for."""
+def _interposed(steps: Generator[Any, Any, T], fd: int, work: Callable[[], bool]) -> Generator[Any, Any, T]:
+    """The same steps, with that work done once everything is sent: piece by piece, until the answer is there."""
     try:
         wanted = next(steps)
         while wanted != waiting.WAIT_R:
             wanted = steps.send((yield wanted))
-        work()
+        answer = select.poll()
+        answer.register(fd, select.POLLIN)
+        while work() and not answer.poll(0):
+            pass
         while True:
             wanted = steps.send((yield wanted))
     except StopIteration as end:

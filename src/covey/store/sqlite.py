@@ -228,8 +228,8 @@ class Sqlite:
     def listen(self, who: str) -> Listener:
         return self._bell.listen(who)
 
-    def while_waiting(self, work: Callable[[], None]) -> None:
-        """There is no server that one could wait for."""
+    def while_waiting(self, work: Callable[[], bool]) -> bool:
+        return False
 
     def close(self) -> None:
         """Nothing is open. In a forked child the parent's connection is left alone."""
