@@ -58,7 +58,7 @@ def serve(end: socket.socket) -> None:
     import covey.cli
     import covey.remote.remote
     import covey.store.postgres
-    import covey.store.sqlite  # noqa: F401
+    import covey.store.sqlite
 
     for module in pkgutil.iter_modules(covey.cli.__path__, "covey.cli."):
         importlib.import_module(module.name)
