@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 AHEAD_S = 0.020
-# Tasks: half of them run while a server works on the others. A command costs a millisecond to start: a few hide the commit.
+# Of tasks, half run while a server works on the others. A command costs a millisecond to start: a few hide the commit.
 MOST_AHEAD = {"sync": 1000, "command": 4}
 WEIGHT = 0.2
 
