@@ -111,6 +111,7 @@ class Pool:
         self._exchange.on_crash = partial(os.eventfd_write, self._bell, 1)
         self._exchange.on_wait = self._meanwhile
         self._exchange.start()
+        self._window.overlap(self._exchange.overlaps)
         failpoint("pool.started")
         while True:
             events = self._selector.select(patience_s)
