@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from covey.core.view import Filter
+from covey.errors import Refused
 from covey.testing import check_queue, until
 from covey.testing.proxy import Proxy
 
@@ -51,11 +53,14 @@ def test_cancelled_jobs_of_the_stream_never_start_after_their_answer(field: Fiel
     ids = stream(field)
     field.pool(count=2)
     field.trace(least=JOBS // 4)
-    field.engine.cancel(ids[JOBS // 2 :])
+    for first in range(JOBS - 20, JOBS // 4, -20):  # all of them or none: where the stream is faster, none
+        with contextlib.suppress(Refused):
+            field.engine.cancel(ids[first : first + 20])
     field.all_ended(60)
     ended = field.engine.status().counts
     assert ended["completed"] + ended["cancelled"] == JOBS
-    assert len(ran(field)) <= JOBS
+    assert ended["cancelled"] > 0
+    assert ended["completed"] <= len(ran(field)) <= JOBS
     assert set(ran(field).values()) == {1}
     assert check_queue(field.engine, acknowledged=ids) == []
 
