@@ -1,6 +1,8 @@
 # Everything a newcomer needs: `make demo`, then `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
+# Where this is set, each of the thousand processes of a test run would compile everything again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test proof torture mutants mutation mutants-processes check format bench clean
 

@@ -16,7 +16,7 @@ from covey.testing.proxy import Proxy
 
 from .field import Field, _spec
 
-JOBS = 2400
+JOBS = 1600
 
 
 @pytest.fixture
