@@ -7,13 +7,16 @@ from contextlib import contextmanager
 
 from ..core.view import Finding
 from ..errors import Refused
+from ..store.dialect import STILL_S
 from ..store.store import Store
 
 UNFINISHED = "unfinished copy of "  # followed by the URL of the original; else a seal is the URL that took over
 
 
 @contextmanager
-def writing(store: Store, *, alone: bool = False, wait_s: float | None = None, still_s: float = 30.0) -> Iterator[None]:
+def writing(
+    store: Store, *, alone: bool = False, wait_s: float | None = None, still_s: float = STILL_S
+) -> Iterator[None]:
     """A transaction of a queue that is not sealed. Nobody can seal it before the end."""
     with store.dialect.transaction(alone=alone, wait_s=wait_s, still_s=still_s):
         (_, _, sealed), *_ = store.ask("meta")

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 Params = Mapping[str, Any]
+STILL_S = 30.0  # a client may compute for long between two statements; a pool never does (duties.STILL_S)
 
 
 class Listener(Protocol):
@@ -28,7 +29,7 @@ class Dialect(Protocol):
     row_locks: bool  # whether writers run beside each other; else each is alone with the database
 
     def transaction(
-        self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None, still_s: float = 30.0
+        self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None, still_s: float = STILL_S
     ) -> AbstractContextManager[None]:
         """The only way to write: alone (or with row locks), committed when the block ends, undone when it raises.
 

@@ -24,7 +24,7 @@ from ..env import failpoint
 from ..errors import Busy, SchemaError, StoreError, Undone, Unknown
 from . import planned
 from .bulk import Insert, answers, insert_of, placeholders
-from .dialect import Listener, Params
+from .dialect import STILL_S, Listener, Params
 from .listening import Ears
 from .session import Session
 from .statements import MACROS, written_out
@@ -90,7 +90,7 @@ class Postgres:
 
     @contextlib.contextmanager
     def transaction(
-        self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None, still_s: float = 30.0
+        self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None, still_s: float = STILL_S
     ) -> Iterator[None]:
         with self._lock:
             self._refuse_other_process()
@@ -293,7 +293,7 @@ class Postgres:
 
     # ── transactions ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _begin_text(self, alone: bool, wait_s: float, still_s: float = 30.0) -> str:
+    def _begin_text(self, alone: bool, wait_s: float, still_s: float = STILL_S) -> str:
         """Every writer holds the queue's lock together with the others, unless it must be alone."""
         lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
         settings = [

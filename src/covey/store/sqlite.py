@@ -20,7 +20,7 @@ import apsw
 from ..env import failpoint, new_database_id, now
 from ..errors import Busy, Gone, InvalidInput, NoQueue, SchemaError, StoreError, Unknown
 from .bell import Bell
-from .dialect import Listener, Params
+from .dialect import STILL_S, Listener, Params
 from .gate import Gate
 from .quiet import QuietBell
 
@@ -128,7 +128,7 @@ class Sqlite:
 
     @contextlib.contextmanager
     def transaction(
-        self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None, still_s: float = 30.0
+        self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None, still_s: float = STILL_S
     ) -> Iterator[None]:
         """Every writer is alone here, and a commit that fails has not happened: the options change nothing."""
         self._refuse_other_process()

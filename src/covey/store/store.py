@@ -21,7 +21,7 @@ from ..core.machine import Change
 from ..core.model import LONELY_INTERRUPTIONS as LONELY
 from ..core.model import Claim, LostPool, PoolEvent, PoolInfo, Report, Row, Spec, WorkerState
 from . import statements
-from .dialect import Dialect, Listener
+from .dialect import STILL_S, Dialect, Listener
 from .families import Families, json_text
 from .frontier import Frontier, Survey
 
@@ -81,7 +81,7 @@ class Store(Families):
     # ── plumbing ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def transaction(
-        self, *, marked: bool = True, alone: bool = False, still_s: float = 30.0
+        self, *, marked: bool = True, alone: bool = False, still_s: float = STILL_S
     ) -> AbstractContextManager[None]:
         return self.dialect.transaction(marked=marked, alone=alone, still_s=still_s)
 
