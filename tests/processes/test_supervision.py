@@ -237,7 +237,8 @@ def test_what_a_worker_says_while_it_imports_for_itself_is_in_the_log_file(yard:
     (yard.home / "threaded.py").write_text(
         "import sys, threading\nfrom covey import Covey\napp = Covey()\n"
         "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
-        "print('imported on stderr', file=sys.stderr)\nprint('imported on stdout', flush=True)\n"
+        # Each in one write: two workers import at the same time, and a print may be two.
+        "sys.stderr.write('imported on stderr\\n')\nsys.stdout.write('imported on stdout\\n')\nsys.stdout.flush()\n"
     )
     pool = yard.pool(app="threaded:app", count=1).started()
     text = log_of(pool).read_text()

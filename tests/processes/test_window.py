@@ -118,9 +118,9 @@ def test_p69_a_pause_takes_effect_in_the_middle_of_a_backlog(yard: Yard) -> None
 
 
 def _all_shown(yard: Yard) -> list[WorkerState] | None:
-    """The workers, once the pool has shown them all as idle."""
+    """The workers, once the pool has shown them all as idle. A pid is told by the zygote, perhaps a moment later."""
     workers = [worker for pool in yard.engine.pool_views() for worker in pool.workers]
-    return workers if workers and all(worker.state == "idle" for worker in workers) else None
+    return workers if workers and all(worker.state == "idle" and worker.pid for worker in workers) else None
 
 
 def test_a_pool_with_a_frozen_worker_can_still_be_stopped(yard: Yard) -> None:
