@@ -217,6 +217,10 @@ def test_a_turn_that_fails_before_its_commit_has_done_nothing(engine: Engine, po
     claim = pool.claim_one()
     for point in ("turn.after_reports", "turn.after_claim", "turn.before_commit", "store.before_commit"):
         with failpoint(point, "raise"), pytest.raises((OSError, CoveyError)):
+            pool.turn(report(claim, "success"), want=1, held=[])  # with a beat it takes more than one message
+        assert [engine.job(made.id).state for made in (first, second)] == ["processing", "pending"]
+    for point in ("turn.before_begin", "turn.before_commit", "store.before_commit"):
+        with failpoint(point, "raise"), pytest.raises((OSError, CoveyError)):
             pool.turn(report(claim, "success"), want=1)
         assert [engine.job(made.id).state for made in (first, second)] == ["processing", "pending"]
     assert [claim.id for claim in pool.turn(report(claim, "success"), want=1).claims] == [second.id]

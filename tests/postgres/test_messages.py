@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from psycopg.pq import TransactionStatus
 
+from covey.core.model import Held
 from covey.engine.engine import Engine
 from covey.store.session import Session, _interposed
-from covey.testing import HandPool, command, python_task
+from covey.testing import HandPool, child, command, python_task, until
 from covey.testing.hand import report
 
 
@@ -82,12 +83,66 @@ def test_two_lanes_are_merged_by_priority(engine: Engine, pool: HandPool) -> Non
     assert [claim.id for claim in pool.claim(1)] == [low.id]
 
 
-def test_a_turn_with_reports_takes_four(engine: Engine, pool: HandPool, messages: list[str]) -> None:
+def test_plain_successes_in_and_new_claims_out_are_one_message(
+    engine: Engine, pool: HandPool, messages: list[str]
+) -> None:
+    made = engine.enqueue([python_task(), python_task(), python_task()])
+    first, second = pool.claim(2)
+    messages.clear()
+    told = pool.turn(report(first, "success", result="7"), report(second, "success"), want=1)
+    assert [claim.id for claim in told.claims] == [made[2].id]
+    assert len(messages) == 1
+    assert [engine.job(each.id).state for each in made] == ["completed", "completed", "processing"]
+    assert [engine.job(each.id).result for each in made] == [7, None, None]
+
+
+def test_a_beat_takes_four(engine: Engine, pool: HandPool, messages: list[str]) -> None:
     engine.enqueue([command(), command()])
     first = pool.claim_one()
     messages.clear()
-    assert len(pool.turn(report(first, "success"), want=1).claims) == 1
-    assert len(messages) <= 4  # who we are and where work waits; the reports; the claims; the commit
+    assert len(pool.turn(report(first, "success"), want=1, held=[]).claims) == 1
+    assert len(messages) <= 5  # who we are and where work waits; what we hold; the reports; the claims; the commit
+
+
+def test_a_stale_report_among_good_ones_is_refused_and_they_count(engine: Engine, pool: HandPool) -> None:
+    """The one message ends what it may; the rest is told as always, with nothing claimed twice."""
+    made = engine.enqueue([command() for _ in range(4)])
+    claims = pool.claim(3)
+    stale = Held(claims[1].id, claims[1].fence - 1)
+    reply = pool.turn(*(report(each, "success") for each in (claims[0], stale, claims[2])), want=1)
+    assert reply.refused == [stale]
+    assert [claim.id for claim in reply.claims] == [made[3].id]
+    states = [engine.job(each.id).state for each in made]
+    assert states == ["completed", "processing", "completed", "processing"]
+    assert engine.store.raw("select turn_no from {pools}") == [(pool.number,)]
+
+
+def test_members_of_a_family_are_ended_as_always_and_what_follows_too_for_a_while(
+    engine: Engine, pool: HandPool, messages: list[str]
+) -> None:
+    (parent,) = engine.enqueue([python_task("parent")])
+    pool.spawn(pool.claim_one(), child(), child(), joins=False)
+    claims = pool.claim(2)
+    pool.turn(*(report(each, "success") for each in claims))
+    assert engine.job(parent.id).state == "completed"
+    engine.enqueue([command(), command()])
+    flat = pool.claim_one()
+    messages.clear()
+    assert len(pool.turn(report(flat, "success"), want=1).claims) == 1
+    assert len(messages) > 1
+
+
+def test_who_waits_for_an_end_hears_of_it(engine: Engine, pool: HandPool) -> None:
+    engine.enqueue([command()])
+    claim = pool.claim_one()
+    ear = engine.store.listen("end")
+    try:
+        while ear.wait(0.2):
+            pass
+        pool.succeed(claim)
+        until(lambda: ear.wait(0.1), 5, "it is rung")
+    finally:
+        ear.close()
 
 
 def test_work_is_done_while_the_server_works(engine: Engine) -> None:
@@ -95,23 +150,27 @@ def test_work_is_done_while_the_server_works(engine: Engine) -> None:
     states: list[int] = []
     dialect: Any = engine.store.dialect
 
-    def work() -> bool:
+    def work() -> float | None:
         states.append(dialect._db.pgconn.transaction_status)
-        return len(states) < 3
+        return 0 if len(states) < 3 else None
 
     assert dialect.while_waiting(work)
     engine.store.raw("select pg_sleep(0.05)::text")
     assert states == [TransactionStatus.ACTIVE] * 3  # until there is nothing left to do
     pieces: list[float] = []
-    dialect.while_waiting(lambda: not pieces.append(time.monotonic()))
+    dialect.while_waiting(lambda: pieces.append(time.monotonic()) or 0)
     engine.store.raw("select pg_sleep(0.05)::text")
     assert 0.04 < pieces[-1] - pieces[0] < 5  # or until the answer is there
+    seldom: list[int] = []
+    dialect.while_waiting(lambda: seldom.append(1) or 0.02)
+    engine.store.raw("select pg_sleep(0.05)::text")
+    assert 2 <= len(seldom) < 10  # with a pause where it asks for one
 
 
 def test_a_new_session_works_meanwhile_too(engine: Engine) -> None:
     done: list[int] = []
     dialect: Any = engine.store.dialect
-    dialect.while_waiting(lambda: bool(done.append(1)))
+    dialect.while_waiting(lambda: done.append(1))
     dialect._db.close()
     engine.store.raw("select 1")
     done.clear()
@@ -132,7 +191,7 @@ def test_steps_and_their_answers_pass_unchanged() -> None:
 
     worked: list[list[object]] = []
     with socket.socket() as quiet:
-        passed = _interposed(steps(), quiet.fileno(), lambda: bool(worked.append(list(given))))
+        passed = _interposed(steps(), quiet.fileno(), lambda: worked.append(list(given)))
     assert next(passed) == WAIT_RW
     assert passed.send("a") == WAIT_R
     assert worked == [["a"]]

@@ -59,10 +59,11 @@ class Source(Protocol):
         """A `wait` of another thread returns at once."""
         ...
 
-    def while_waiting(self, work: Callable[[], bool]) -> bool:
+    def while_waiting(self, work: Callable[[], float | None]) -> bool:
         """From now on ``work`` is done in the middle of each turn, by the thread that takes it, while others work.
 
-        Piece by piece: again and again until it is False, or the others are ready. False if that cannot be here.
+        Piece by piece, until the others are ready: each says after how many seconds the next may come, None if there
+        is none. False if that cannot be here.
         """
         ...
 

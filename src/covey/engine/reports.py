@@ -123,5 +123,13 @@ def _first_of_each(reports: list[Report]) -> list[Report]:
     return list({(report.id, report.fence): report for report in reversed(reports)}.values())
 
 
+def plain_only(reports: list[Report]) -> list[Report] | None:
+    """One for each run, as it can be stored; None if not all of them are plain successes."""
+    if not all(map(_is_plain, reports)):
+        return None
+    told = [storable(report) for report in _first_of_each(reports)]
+    return told if all(map(_is_plain, told)) else None
+
+
 def _is_plain(report: Report) -> bool:
     return report.outcome == "success" and report.output is None and not report.spawned

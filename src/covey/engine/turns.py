@@ -12,21 +12,22 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from .. import config
-from ..core.model import KINDS, Held, Kind, LostPool, PoolInfo, Registered, Reply, Stirrings, Turn, Want
+from ..core.model import KINDS, Held, Kind, LostPool, PoolInfo, Registered, Reply, Report, Stirrings, Turn, Want
 from ..env import failpoint
 from ..errors import CoveyError, InvalidInput, Refused, Undone
 from ..store.dialect import Listener
-from ..store.store import Found, Sought
+from ..store.store import Found, Sought, Taken
 from . import duties, leftovers, sealing
 from .again import repeated
 from .claims import Claims, most_of
 from .lanes import Lanes
-from .reports import Reports
+from .reports import Reports, plain_only
 from .sealing import writing
 from .trees import Trees
 
 PATIENT_POLLS = 50  # empty polls before the pace slackens
 SLACKEN = 1.2
+USUAL = 1_000_000  # µs; after one message was not enough, turns with reports are taken as always for so long
 MOST_READY = 1000  # how far the jobs of a lane are counted: more places than that nobody wakes for
 
 Answer = Reply | CoveyError
@@ -63,6 +64,7 @@ class Turns(Reports):
         self._poll_s = 0.0
         self._polls = (0.1, 1.0)  # the shortest and the longest pause between two looks
         self._duties_at = 0
+        self._usual_until = 0
 
     def _listeners_close(self) -> None:
         if self._ear:
@@ -133,7 +135,7 @@ class Turns(Reports):
         if _is_idle(turn) and not self.store.dialect.row_locks and (seen := self._peek([turn])):
             return _reply(seen[turn.pool])
         failpoint("turn.before_begin")
-        if _is_idle(turn) and self.store.dialect.row_locks and (answer := self._take_idle(turn)):
+        if self.store.dialect.row_locks and (answer := self._take_at_once(turn)):
             return _reply(answer)
         return _reply(self._take([turn])[0])
 
@@ -193,29 +195,39 @@ class Turns(Reports):
             self._empty_polls = 0
         return answers
 
-    @repeated
-    def _take_idle(self, turn: Turn) -> Answer | None:
-        """The turn in one message, if that is all it takes: nothing is there, or jobs of one lane without rules."""
-        now, sought = self.clock(), _sought_by(turn)
-        if sought is None or now >= self._duties_at:
+    def _take_at_once(self, turn: Turn) -> Answer | None:
+        """The turn in one message, if that is all it takes: plain successes in, jobs of one lane without rules out."""
+        now = self.clock()
+        if not _is_brief(turn) or now >= self._duties_at or (turn.reports and now < self._usual_until):
             return None
-        (want,) = turn.wants
-        taken = self.store.claim_idle(turn.pool, turn.number, sought, most_of(want), now, idle=want.idle)
-        if taken is None:
+        reports = plain_only(turn.reports)
+        taken = None if reports is None else self._ask_at_once(turn, reports, now)
+        if reports is None or taken is None:
             return None
         failpoint("turn.after_commit")
-        found, lanes, claims = taken
-        if refused := _refusal(turn, found):
+        if refused := _refusal(turn, taken.found):
             return refused
-        assert found is not None
-        _, stop, _, cancels, due_at, deadline_at, has_rules = found
+        assert taken.found is not None
+        _, stop, _, cancels, due_at, deadline_at, has_rules = taken.found
         next_due_at = _earliest(due_at, deadline_at)
-        if claims:
-            self._empty_polls = 0
-            Claims(self.store, now, has_rules).tell_families(claims)
-        elif stop or cancels or lanes > 1 or (lanes and has_rules) or (next_due_at is not None and next_due_at <= now):
+        if taken.ended < len(reports):
+            self._usual_until = now + USUAL  # such reports come in numbers: families, queues with rules
             return None
-        return Reply(claims, [], [], next_due_at=next_due_at, now=now)
+        if taken.claims:
+            self._empty_polls = 0
+            Claims(self.store, now, has_rules).tell_families(taken.claims)
+        elif stop or cancels or taken.lanes > 1 or (taken.lanes and has_rules) or (next_due_at or now + 1) <= now:
+            return None
+        reply = Reply(taken.claims, [], [], next_due_at=next_due_at, now=now)
+        if turn.draining and not taken.claims and turn.wants:
+            reply.drained = self._drained(turn.wants[0], now)
+        return reply
+
+    @repeated
+    def _ask_at_once(self, turn: Turn, reports: Sequence[Report], now: int) -> Taken | None:
+        failpoint("turn.before_commit")
+        want = turn.wants[0] if turn.wants else Want((), {}, 0)
+        return self.store.take(turn, reports, _sought_by(turn) or Sought((), ()), most_of(want), now, idle=want.idle)
 
     def _take_together(self, turns: Sequence[Turn]) -> list[Answer]:
         """Inside a transaction. Locks: the pools' rows by id, queues, the trees of all reports, then turn by turn."""
@@ -399,7 +411,7 @@ class Turns(Reports):
         if ear := self._listen():
             ear.wake()
 
-    def while_waiting(self, work: Callable[[], bool]) -> bool:
+    def while_waiting(self, work: Callable[[], float | None]) -> bool:
         return self.store.dialect.while_waiting(work)
 
     def _listen(self) -> Listener | None:
@@ -458,3 +470,8 @@ def _earliest(*instants: int | None) -> int | None:
 
 def _is_idle(turn: Turn) -> bool:
     return not (turn.reports or turn.events or turn.draining) and turn.held is None and turn.workers is None
+
+
+def _is_brief(turn: Turn) -> bool:
+    """It says at most how jobs have ended, and asks for one sort of job."""
+    return not turn.events and turn.held is None and turn.workers is None and len(turn.wants) <= 1

@@ -69,8 +69,8 @@ class Exchange:
         self.on_reply: Callable[[Reply], None] = lambda reply: None  # called in the store thread
         # Likewise, before it waits. True: there is something to do after all.
         self.on_rest: Callable[[], bool] = lambda: False
-        # Likewise, again and again in the middle of a turn. False: nothing is left to do.
-        self.on_wait: Callable[[], bool] = lambda: False
+        # Likewise, again and again in the middle of a turn: for how long the next time can wait. None: for good.
+        self.on_wait: Callable[[], float | None] = lambda: None
         self.overlaps = False  # whether that ever happens
         self.on_crash: Callable[[], None] = lambda: None  # likewise; `crashed` says why
         self.crashed: BaseException | None = None
@@ -209,7 +209,7 @@ class Exchange:
                 if gone_at and time.monotonic() - gone_at > GONE_S:
                     raise  # a pool must not work on a file that nobody else can see
                 retry, unknown = turn.reports, True
-                while self.on_wait():
+                while self.on_wait() == 0:
                     pass  # what was claimed before does not wait for the store
                 self._keep(turn)
                 pause_s = min(max(pause_s * 2, RETRY_S[0]), RETRY_S[1])

@@ -44,6 +44,7 @@ from .verdict import explain_stop, lost_report
 from .window import Window
 
 HOT_CLAIMS = 16  # claims in one turn, and jobs ahead per worker, that make a stream of tiny jobs
+COLLECT_S = 0.002  # between two looks at what workers have sent, while a server works
 HOT_NAPS, HOT_NAP_S = 4, 0.0005
 WAITING_S = 0.050  # how long a claim may wait here for a worker before it goes back
 KILL_GRACE_S = 0.5  # TERM to KILL when the pool itself is in a hurry
@@ -238,16 +239,17 @@ class Pool:
             for member in self._crew.members.values():
                 self.on_joined(member)
 
-    def _meanwhile(self) -> bool:
-        """In the store thread, in the middle of a turn: the server is not the only one at work. False: all is done."""
+    def _meanwhile(self) -> float | None:
+        """In the store thread, in the middle of a turn: the server is not the only one at work. When to come again."""
         if self._hot and self._lock.acquire(blocking=False):
             try:
                 if self._landing.hand_out():
-                    return True
+                    return 0
                 self._collect()
+                return COLLECT_S if self._busy() else None
             finally:
                 self._lock.release()
-        return False
+        return None
 
     def _collect(self) -> bool:
         """What the workers have sent by now is on its way to the store."""

@@ -157,7 +157,7 @@ class Remote:
     def wake(self) -> None:
         self._poller.wake()
 
-    def while_waiting(self, work: Callable[[], bool]) -> bool:
+    def while_waiting(self, work: Callable[[], float | None]) -> bool:
         """A turn is one request here: its answer is waited for, and nothing else is done."""
         return False
 

@@ -45,8 +45,8 @@ class Dialect(Protocol):
         """A whole transaction in one message: a statement that answers an id (and takes a :token), and a hint."""
         ...
 
-    def at_once(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
-        """A whole unmarked transaction in one message: what this one statement answers."""
+    def at_once(self, sql: str, params: Params, *, rings: Sequence[str] = ()) -> list[tuple[Any, ...]]:
+        """A whole unmarked transaction in one message: what this one statement answers. Then it rings for these."""
         ...
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -101,11 +101,11 @@ class Dialect(Protocol):
 
     def listen(self, who: str) -> Listener: ...
 
-    def while_waiting(self, work: Callable[[], bool]) -> bool:
+    def while_waiting(self, work: Callable[[], float | None]) -> bool:
         """From now on ``work`` is done in the middle of anything, by the same thread, while a server works.
 
-        Again and again until it is False, or the answer is there. It must ask nothing of the database. False if there
-        is no server that one could wait for.
+        Again and again until the answer is there: it says after how many seconds, None if it is done. It must ask
+        nothing of the database. False if there is no server that one could wait for.
         """
         ...
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from importlib.resources import files
+
+from .statements import written_out
 
 # What a statement answers about a pool, and about a claim: types, under names that are no column's.
 POOL = "a1 bigint, a2 bigint, a3 text, a4 boolean, a5 bigint, a6 bigint, a7 boolean"
@@ -22,16 +25,9 @@ CLAIM = (
 PLANNED: dict[str, tuple[dict[str, str], str]] = {
     "pool_for_turn": ({"pool": "bigint"}, POOL),
     "ready_lanes": ({"queues": "text", "kinds": "text"}, "a text, b text"),
-    "claim_idle": (
-        {
-            **dict.fromkeys(("pool", "turn_no", "now", "lonely"), "bigint"),
-            **dict.fromkeys(("queues", "kinds", "most"), "text"),
-        },
-        f"{POOL}, lanes bigint, {CLAIM}",
-    ),
     "lock_families": ({"ids": "text"}, "a bigint"),
     "complete": (
-        {"pool": "bigint", "done": "text", "now": "bigint"},
+        {"pool": "bigint", "done": "text", "now": "bigint", "flat": "boolean"},
         "a bigint, b bigint, c integer, d bigint, e boolean",
     ),
     "insert_express": (
@@ -60,9 +56,19 @@ PLANNED: dict[str, tuple[dict[str, str], str]] = {
         },
         f"{CLAIM}, place bigint",
     ),
+    "take": (
+        {
+            **dict.fromkeys(("pool", "turn_no", "now", "lonely", "told"), "bigint"),
+            **dict.fromkeys(("queues", "kinds", "most", "done", "results"), "text"),
+            "draining": "boolean",
+            **dict.fromkeys(("zygote_pid", "zygote_ticks"), "bigint"),
+        },
+        f"{CLAIM}, place bigint",
+    ),
 }
 # A plan is kept for as long as the session lasts: it must not be that of an empty table.
 SETTINGS = "set enable_seqscan = off set enable_bitmapscan = off"
+_INCLUDED = re.compile(r"<(\w+)>")
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 
 
@@ -71,13 +77,24 @@ def calls(statements: Mapping[str, str], prefix: str) -> dict[str, tuple[str, st
     found = {}
     for name, (parameters, answer) in PLANNED.items():
         taken = ", ".join(f"_{parameter} {kind}" for parameter, kind in parameters.items())
-        body = _PARAMETER.sub(r"_\1", statements[name])
+        if name in statements:
+            text = f"begin\nreturn query {statements[name]};\nend"
+        else:
+            text = _procedure(name, statements, prefix)
+        body = _PARAMETER.sub(r"_\1", text)
         rest = (
             f"({taken}) returns table ({answer}) language plpgsql {SETTINGS} as "
-            f"$covey$ #variable_conflict use_column\nbegin return query {body}; end $covey$"
+            f"$covey$ #variable_conflict use_column\n{body} $covey$"
         )
         function = f"{name}_{hashlib.sha256(rest.encode()).hexdigest()[:10]}"
         made = f"create or replace function {prefix}{function}{rest}"
         given = ", ".join(f":{parameter}::{kind}" for parameter, kind in parameters.items())
         found[name] = (function, made, f"select * from {prefix}{function}({given})")
     return found
+
+
+def _procedure(name: str, statements: Mapping[str, str], prefix: str) -> str:
+    """What takes more than one statement has a file of its own; <name> stands for the statement of that name."""
+    lines = (files(__package__) / f"{name}.plpgsql").read_text().splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("--"))
+    return _INCLUDED.sub(lambda match: statements[match[1]], written_out(text, {}, prefix))

@@ -72,7 +72,7 @@ class Postgres:
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._db: Session | None = None
-        self._meanwhile: Callable[[], bool] | None = None
+        self._meanwhile: Callable[[], float | None] | None = None
         self._inside = False
         self._unfit = False  # the session is no good for writing: after a failover another host of the URL may be
         self._begun = False  # whether the server knows of the transaction
@@ -133,20 +133,22 @@ class Postgres:
             kept = self._persistently(lambda: self._run(asked, None))
             return int(kept[0][0]) if kept else None
 
-    def at_once(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
+    def at_once(self, sql: str, params: Params, *, rings: Sequence[str] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
             self._refuse_other_process()
             self._connect(PATIENCE_S)
             asked = self._bound(placeholders(sql), params)
+            told = [self._bound(placeholders(RING), {"channel": self.channel, "who": who}) for who in rings]
             try:
                 failpoint("store.before_commit")
-                text = "; ".join([self._begin_text(False, self._timeout_s), asked, "commit"])
+                text = "; ".join([self._begin_text(False, self._timeout_s), asked, "commit", *told])
                 found = self._run_all(text, None)[2]  # after BEGIN and its settings
             except StoreError as error:
                 if self._is_lost():
                     raise Unknown(f"{self.url}: the connection was lost during COMMIT ({error})") from None
-                if self._is_in_transaction():
-                    self._run("rollback", None)
+                if not self._is_in_transaction():
+                    raise Unknown(f"{self.url}: committed, but its answer is lost ({error})") from None
+                self._run("rollback", None)
                 raise
         failpoint("store.after_commit")
         return found
@@ -255,7 +257,7 @@ class Postgres:
         self._refuse_other_process()
         return self._ears.listen(who)
 
-    def while_waiting(self, work: Callable[[], bool]) -> bool:
+    def while_waiting(self, work: Callable[[], float | None]) -> bool:
         with self._lock:
             self._meanwhile = work
             if self._db is not None:

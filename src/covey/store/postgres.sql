@@ -126,67 +126,8 @@ select t.id, t.fence, t.task, t.kind, t.attempts, t.max_attempts, t.timeout_s, t
        t.parent_id, t.root_id, t.joins, t.child_mode, t.tree_deadline_at, t.seq
 from taken t order by t.priority desc, t.seq, t.id
 
--- name: claim_idle
--- The whole turn of a pool that has nothing to tell: what `pool_for_turn` says, how many lanes have work, and the jobs
--- claimed. It claims only where nothing has to be decided: one lane, no rules, nothing due, nobody to be stopped. The
--- pool's row is locked and its beat shown only if there is work.
-with recursive mine as materialized (
-    select turn_no, stop_requested_at, (select sealed from {meta}) as sealed,
-           exists (select 1 from {jobs} where pool = :pool and pool is not null and state = 'cancelled') as cancels,
-           (select min(run_at) from {jobs} where state in ('scheduled', 'failed')) as due_at,
-           (select min(tree_deadline_at) from {jobs}
-            where tree_deadline_at is not null
-              and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')) as deadline_at,
-           exists (select 1 from {queues}
-                   where paused_at is not null or serial = 1 or concurrency is not null) as has_rules
-    from {pools} where id = :pool
-), busy (queue) as (
-    select min(queue) from {jobs} where state = 'pending' and :queues::text is null
-    union all
-    select (select min(queue) from {jobs} where state = 'pending' and queue > busy.queue)
-    from busy where busy.queue is not null
-), asked (queue) as (
-    select queue from busy union all select json_array_elements_text(:queues::json)
-), lanes as materialized (
-    select asked.queue, wanted.kind
-    from asked, json_array_elements_text(:kinds::json) wanted (kind),
-         lateral (select 1 from {jobs} where state = 'pending' and queue = asked.queue and kind = wanted.kind limit 1) as one
-), lane as materialized (
-    select queue, kind from lanes, mine
-    where (select count(*) from lanes) = 1 and sealed is null and not cancels and not has_rules
-      and coalesce(due_at > :now, true) and coalesce(deadline_at > :now, true)
-), held as materialized (
-    select id from {pools}
-    where id = :pool and turn_no < :turn_no and stop_requested_at is null and exists (select 1 from lane)
-    for no key update
-), picked as materialized (
-    select next.id, held.id as pool
-    from held, lane,
-         lateral (select id from {jobs}
-                  where state = 'pending' and queue = lane.queue and kind = lane.kind and interruptions < :lonely
-                  order by priority desc, seq, id limit (:most::json ->> lane.kind)::bigint
-                  for no key update skip locked) as next
-), taken as (
-    update {jobs} j
-    set state = 'processing', pool = picked.pool, fence = fence + 1, attempts = attempts + 1, unique_key = null,
-        claimed_at = :now, updated_at = :now
-    from picked where j.id = picked.id
-    returning j.id, fence, task, kind, attempts, max_attempts, timeout_s, queue, key, cwd, keep_background,
-              interruptions, priority, phase, depth, max_depth, parent_id, root_id, joins, child_mode,
-              tree_deadline_at, seq
-), beaten as (
-    update {pools} set turn_no = :turn_no, beat = beat + 1, beat_at = :now, draining_at = null
-    where id in (select id from held) and exists (select 1 from picked)
-)
-select m.turn_no, m.stop_requested_at, m.sealed, m.cancels, m.due_at, m.deadline_at, m.has_rules,
-       (select count(*) from lanes),
-       t.id, t.fence, t.task, t.kind, t.attempts, t.max_attempts, t.timeout_s, t.queue, t.key, t.cwd, t.keep_background,
-       t.interruptions, (select args from {payloads} where job_id = t.id), t.priority, t.phase, t.depth, t.max_depth,
-       t.parent_id, t.root_id, t.joins, t.child_mode, t.tree_deadline_at
-from mine m left join taken t on true order by t.priority desc, t.seq, t.id
-
 -- name: complete
--- By id: `coalesce` keeps the planner from looking through all that the pool holds.
+-- :flat: only jobs without a family. By id: `coalesce` keeps the planner from looking through all that the pool holds.
 with done as (
     select (report ->> 0)::bigint as id, (report ->> 1)::bigint as fence, report ->> 2 as worker,
            (report ->> 3)::bigint as started_at, (report ->> 4)::integer as exit_code, report ->> 5 as info
@@ -197,6 +138,8 @@ set state = 'completed', pool = null, error = null, exit_code = done.exit_code, 
     started_at = done.started_at, finished_at = :now, updated_at = :now, info = coalesce(done.info, {jobs}.info)
 from done
 where {jobs}.id = done.id and coalesce({jobs}.pool, 0) = :pool and {jobs}.fence = done.fence and {jobs}.state = 'processing'
+  and (not :flat or (parent_id is null and lane is null and children_total = 0
+                     and not exists (select 1 from {edges} where waits_for = {jobs}.id)))
 returning {jobs}.id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id)
 
 -- name: insert_express

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Session(psycopg.Connection[tuple[Any, ...]]):
-    meanwhile: Callable[[], bool] | None = None
+    meanwhile: Callable[[], float | None] | None = None
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         return super().wait(
@@ -21,15 +21,18 @@ class Session(psycopg.Connection[tuple[Any, ...]]):
         )
 
 
-def _interposed(steps: Generator[Any, Any, T], fd: int, work: Callable[[], bool]) -> Generator[Any, Any, T]:
-    """The same steps, with that work done once everything is sent: piece by piece, until the answer is there."""
+def _interposed(steps: Generator[Any, Any, T], fd: int, work: Callable[[], float | None]) -> Generator[Any, Any, T]:
+    """The same steps, with that work done once everything is sent: piece by piece, until the answer is there.
+
+    After each piece it says for how long the next one can wait; None if there is none.
+    """
     try:
         wanted = next(steps)
         while wanted != waiting.WAIT_R:
             wanted = steps.send((yield wanted))
         answer = select.poll()
         answer.register(fd, select.POLLIN)
-        while work() and not answer.poll(0):
+        while (pause_s := work()) is not None and not answer.poll(pause_s * 1000):
             pass
         while True:
             wanted = steps.send((yield wanted))

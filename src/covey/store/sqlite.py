@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -163,7 +163,7 @@ class Sqlite:
     def express(self, sql: str, params: Params, hint: tuple[str, Params]) -> int | None:
         raise NotImplementedError("SQLite has no messages")
 
-    def at_once(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
+    def at_once(self, sql: str, params: Params, *, rings: Sequence[str] = ()) -> list[tuple[Any, ...]]:
         raise NotImplementedError("SQLite has no messages")
 
     @contextlib.contextmanager
@@ -228,7 +228,7 @@ class Sqlite:
     def listen(self, who: str) -> Listener:
         return self._bell.listen(who)
 
-    def while_waiting(self, work: Callable[[], bool]) -> bool:
+    def while_waiting(self, work: Callable[[], float | None]) -> bool:
         return False
 
     def close(self) -> None:

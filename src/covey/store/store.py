@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import asdict
 
 from ..core.machine import Change
 from ..core.model import LONELY_INTERRUPTIONS as LONELY
-from ..core.model import Claim, LostPool, PoolEvent, PoolInfo, Report, Row, Spec, WorkerState
+from ..core.model import Claim, LostPool, PoolEvent, PoolInfo, Report, Row, Spec, Turn, WorkerState
 from . import statements
 from .dialect import STILL_S, Dialect, Listener
 from .families import Families, json_text
@@ -62,6 +63,15 @@ class Done(NamedTuple):
     waited_for: int
 
 
+class Taken(NamedTuple):
+    """What came of a turn in one message; without its pool's row, nothing."""
+
+    found: Found | None
+    lanes: int  # that have work
+    ended: int  # jobs that were reported
+    claims: list[Claim]
+
+
 class Store(Families):
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
@@ -71,7 +81,7 @@ class Store(Families):
                 self._sql[f"{name}_locked"] = f"{self._sql[name]}\nfor no key update skip locked"
         self._calls: dict[str, str] = {}
         self._frontiers: dict[tuple[str, str], Frontier] = {}
-        self._shortcut = Frontier()  # of `claim_idle`: not taken for a while once it has become slow
+        self._shortcut = Frontier()  # of `take`: not taken for a while once it has become slow
         self._surveys: dict[Sought | str, Survey] = {}  # by what was asked
 
     def plan(self) -> None:
@@ -213,8 +223,7 @@ class Store(Families):
 
         The ids of those that were still the reporter's to end; and of these the ones whose family must know.
         """
-        done = [(r.id, r.fence, r.worker, r.started_at, r.exit_code, r.info) for r in reports]
-        rows = self.ask("complete", pool=pool, done=json_text(done), now=now)
+        rows = self.ask("complete", pool=pool, done=_done_text(reports), now=now, flat=False)
         kin = [Done(*row) for row in rows if row[1] is not None or row[3] is not None or row[4]]
         return {row[0] for row in rows}, kin
 
@@ -348,23 +357,40 @@ class Store(Families):
         frontier.note(began, time.monotonic(), lane.most, [(-row[13], row[-1], row[0]) for row in rows[:1]])
         return [Claim(*row[:-1]) for row in rows]
 
-    def claim_idle(
-        self, pool: int, number: int, sought: Sought, most: Mapping[str, int], now: int, *, idle: bool
-    ) -> tuple[Found | None, int, list[Claim]] | None:
-        """A whole turn of a pool that has nothing to tell: what `pool_for_turn` says, how many lanes have work, claims.
+    def take(
+        self, turn: Turn, reports: Sequence[Report], sought: Sought, most: Mapping[str, int], now: int, *, idle: bool
+    ) -> Taken | None:
+        """A whole turn in one message, with these plain successes and so many jobs of each kind at most.
 
         None where there is no quicker way than turns usually take.
         """
         began = time.monotonic()
-        if "claim_idle" not in self._calls or began < self._shortcut.until:
+        if "take" not in self._calls or began < self._shortcut.until:
             return None
-        asked = {"pool": pool, "turn_no": number, "now": now, "lonely": 1 << 30 if idle else LONELY}
-        rows = self.dialect.at_once(self._calls["claim_idle"], {**asked, **sought.asked(), "most": json_text(most)})
-        self._shortcut.note(began, time.monotonic(), len(rows), [])
+        zygote_pid, zygote_ticks = turn.zygote or (None, None)
+        rows = self.dialect.at_once(
+            self._calls["take"],
+            {
+                "pool": turn.pool,
+                "turn_no": turn.number,
+                "now": now,
+                "lonely": 1 << 30 if idle else LONELY,
+                "told": len(reports),
+                "most": json_text(most),
+                "done": _done_text(reports),
+                "results": json_text([(r.id, r.result) for r in reports if r.result is not None]),
+                "draining": turn.draining,
+                "zygote_pid": zygote_pid,
+                "zygote_ticks": zygote_ticks,
+                **sought.asked(),
+            },
+            rings=("end",) if reports else (),
+        )
+        self._shortcut.note(began, time.monotonic(), len(reports) + len(rows), [])
         if not rows:
-            return None, 0, []
-        claims = [Claim(*row[8:]) for row in rows if row[8] is not None]
-        return rows[0][:7], rows[0][7], claims
+            return Taken(None, 0, 0, [])
+        *found, lanes, ended = msgspec.json.decode(rows[-1][2])
+        return Taken(tuple(found), lanes, ended, [Claim(*row[:-1]) for row in rows[:-1]])
 
     def _pending(self, lane: Lane, limit: int, suffix: str) -> Tuples:
         if not lane.serial:
@@ -434,6 +460,10 @@ _JOB_COLUMNS = (
     *("backoff_base", "backoff_cap_s", "jitter", "key", "unique_key", "keep_background", "batch", "labels"),
     *("created_by", "cwd"),
 )
+
+
+def _done_text(reports: Sequence[Report]) -> str:
+    return json_text([(r.id, r.fence, r.worker, r.started_at, r.exit_code, r.info) for r in reports])
 
 
 def _job_values(id: int, spec: Spec, run_at: int | None, now: int) -> tuple[Any, ...]:
