@@ -314,10 +314,11 @@ def test_a67_a_stale_row_with_the_pid_of_a_living_stranger_is_reaped_and_the_str
         assert stranger.line() == "up"
         ticks = start_ticks(stranger.pid)
         assert ticks
-        stale = HandPool(yard.engine, pool_info("stale", boot=boot(), pid=stranger.pid, ticks=ticks - 1))
-        stale.claim(1)
+        # A lease that does not end here: the ticks alone tell.
+        row = pool_info("stale", boot=boot(), pid=stranger.pid, ticks=ticks - 1, lease_s=3600)
+        HandPool(yard.engine, row).claim(1)
         yard.pool(count=1)
-        yard.completes(id)
+        yard.completes(id, within_s=10)
         assert yard.job(id).interruptions == 1
         assert yard.run("worker", "stop").returncode == 0
         assert stranger.process.poll() is None
