@@ -126,10 +126,11 @@ def test_jobs_go_on_when_the_zygote_is_killed_and_new_ones_run(yard: Yard) -> No
 
 def test_a_zygote_that_is_killed_while_idle_is_replaced(yard: Yard) -> None:
     pool = yard.pool(count=2).started()
+    killed: list[int] = []
     for _ in range(3):
-        zygote = pool.zygote
-        os.kill(zygote, signal.SIGKILL)
-        until(lambda old=zygote: pool.zygote != old, 5, "another zygote")
+        killed.append(_zygote(yard, killed))
+        os.kill(killed[-1], signal.SIGKILL)
+        _zygote(yard, killed)
         yard.completes(yard.shell("true"), yard.call("add", 1, 2), yard.call("aspeak", "x", kind="async"))
     assert pool.stop() == 0
 
@@ -345,6 +346,17 @@ def _parent(pid: int) -> int:
         return int(stat.read().rpartition(") ")[2].split()[1])
 
 
+def _zygote(yard: Yard, killed: list[int]) -> int:
+    """The zygote after those, once the store knows it. The pool's first child will not do: when a zygote is killed,
+    its workers become the pool's children."""
+
+    def find() -> int | None:
+        ((pid, ticks),) = yard.engine.store.raw("select zygote_pid, zygote_ticks from {pools}")
+        return pid if pid not in killed and start_ticks(pid) == ticks else None
+
+    return until(find, 10, "the store knows a zygote that lives")
+
+
 def _forget(yard: Yard, pool: int) -> None:
     with yard.engine.store.transaction():
         yard.engine.store.ask("remove_pool", pool=pool)
@@ -380,15 +392,10 @@ def test_a_job_outlives_two_zygotes(yard: Yard) -> None:
     id = yard.shell("echo x >>traces; while ! test -e go; do sleep 0.02; done")
     yard.trace()
     killed: list[int] = []
-
-    def fresh_zygote() -> int | None:
-        ((pid, ticks),) = yard.engine.store.raw("select zygote_pid, zygote_ticks from {pools}")
-        return pid if pid not in killed and start_ticks(pid) == ticks else None
-
     for _ in range(2):
-        killed.append(until(fresh_zygote, 10, "the store knows the zygote"))
+        killed.append(_zygote(yard, killed))
         os.kill(killed[-1], signal.SIGKILL)
-    until(fresh_zygote, 10, "there is a third one")
+    _zygote(yard, killed)
     (yard.home / "go").touch()
     (job,) = yard.completes(id)
     assert (job.attempts, job.interruptions) == (1, 0)
