@@ -164,6 +164,19 @@ def test_a70_nothing_survives_when_another_process_is_killed_together_with_the_p
     until(lambda: gone(*everything), 2, "all of them are gone")
 
 
+def test_a70_workers_that_cannot_notice_that_their_pool_was_killed_are_ended_by_the_zygote(yard: Yard) -> None:
+    """A coroutine that blocks its loop and a frozen worker hear nothing, and the kernel was not asked to end them."""
+    pool = yard.pool(count=1).started()
+    yard.shell(FAMILY.format("pids"))
+    yard.call("ablocks", "never", kind="async")
+    pids = list(map(int, yard.trace("pids", 3)))
+    yard.trace("blocks")
+    everything = [*pool.processes(), *pids]
+    os.kill(_parent(pids[0]), signal.SIGSTOP)
+    pool.kill()
+    until(lambda: gone(*everything), 2, "all of them are gone")
+
+
 # ── silent ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
