@@ -114,7 +114,7 @@ BUGS = [
         "            family.end_all(grace_s=0)",
         "            pass",
         "processes/test_lost.py",
-        "a70_nothing_survives",
+        "a70_workers_that_cannot_notice",
     ),
     Planted(
         "a worker keeps the zygote's socket open",

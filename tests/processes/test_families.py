@@ -101,12 +101,14 @@ def test_a61_a_daemon_is_gone_when_its_command_has_ended_normally(busy: Yard) ->
     assert "[covey: ended 1 processes that the command left behind]" in busy.attempt(job.id).stderr
 
 
-def test_a62_a_tree_that_ignores_term_is_killed_after_the_grace(busy: Yard) -> None:
+def test_a62_a_tree_that_ignores_term_is_killed_after_the_grace(busy: Yard, the_pool: RunningPool) -> None:
     id = busy.shell(DEAF.format("deaf"))
     pids = list(map(int, busy.trace("deaf", 2)))
+    worker = the_pool.worker_of(id)
     took_s = stopped(busy, id, "cancel")
     assert GRACE_S - 0.1 <= took_s <= GRACE_S + 1.5
     assert gone(*pids)
+    assert not gone(worker)  # it did so itself: the pool would have killed it with the family, a second later
 
 
 def test_a_stopped_process_is_ended_too(busy: Yard) -> None:
