@@ -121,7 +121,7 @@ def covey(server: Server, jobs: int) -> tuple[float, int]:
     words = ["worker", "start", "--count", "2", "--queue", "default", "--app", "benchmarks.tasks:app", "--drain"]
     subprocess.run(
         [sys.executable, "-c", COUNTED, counted, *words, "--quiet"],
-        cwd=ground.ROOT, env=os.environ | {"COVEY_DB": url}, timeout=300, check=True,
+        cwd=ground.ROOT, env=ground.environ(COVEY_DB=url), timeout=300, check=True,
     )  # fmt: skip
     with psycopg.connect(server.admin_url) as db:
         found = "select count(*), min(started_at), max(finished_at) from covey.jobs where state = 'completed'"
