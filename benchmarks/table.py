@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .contestants import COVEY, PEERS
-from .reasons import reason
-from .timing import median, ratio_of_pairs
+from .reasons import UNKNOWN, reason
+from .timing import median, quotient, ratio_of_pairs
 
 BEGIN, END = "<!-- comparison: written by `python -m benchmarks compare` -->", "<!-- end of the comparison -->"
 TITLES = {
@@ -62,18 +63,61 @@ def measures_of(family: str) -> tuple[Measure, ...]:
 
 
 def rounds(found: dict[str, Any], key: str) -> list[float]:
-    """The figure, round by round; the server's share of idle CPU is part of it."""
-    if key == "idle":
-        return [each["idle"] + each["idle_server"] for each in found["rounds"] if "idle" in each]
-    return [each[key] for each in found["rounds"] if each.get(key) is not None]
+    """The figure, round by round, without those in which it failed."""
+    return list(_by_number(found, key).values())
+
+
+def _by_number(found: dict[str, Any], key: str) -> dict[int, float]:
+    """The server's share of idle CPU is part of it."""
+    told = {number: each for number, each in enumerate(found["rounds"]) if each.get(key) is not None}
+    return {number: each[key] + (each["idle_server"] if key == "idle" else 0) for number, each in told.items()}
 
 
 def ratio(results: dict[str, Any], name: str, key: str) -> float | None:
-    """Covey ÷ peer: by rounds where both have all of them, else of the medians."""
-    ours, theirs = rounds(results[COVEY], key), rounds(results[name], key)
-    if not ours or not theirs or not all(theirs):
+    """Covey ÷ peer: of the rounds in which both have a figure; where there is no such round, of the medians."""
+    ours, theirs = _by_number(results[COVEY], key), _by_number(results[name], key)
+    if not ours or not theirs:
         return None
-    return ratio_of_pairs(ours, theirs) if len(ours) == len(theirs) else median(ours) / median(theirs)
+    if both := sorted(ours.keys() & theirs.keys()):
+        return ratio_of_pairs([ours[number] for number in both], [theirs[number] for number in both])
+    return quotient(median(ours.values()), median(theirs.values()))
+
+
+def in_words(ratio: float) -> str:
+    """Short; but what is not quite 1 does not read as 1.00, beside a mark that says who loses."""
+    if math.isinf(ratio):
+        return "∞"
+    if ratio >= 10:
+        return f"{ratio:.0f}"
+    shown = f"{ratio:.2f}"
+    return f"{ratio:.4f}" if shown == "1.00" and ratio != 1 else shown
+
+
+@dataclass(frozen=True)
+class Loss:
+    family: str
+    measure: Measure
+    peer: str
+    ratio: float
+    why: str
+
+
+def losses(book: dict[str, Any]) -> Iterator[Loss]:
+    for family, results in in_order(book):
+        for measure in measures_of(family):
+            for name in results:
+                found = ratio(results, name, measure.key)
+                if found is not None and not measure.wins(found):
+                    yield Loss(family, measure, name, found, reason(family, measure.key, name))
+
+
+def unexplained(book: dict[str, Any]) -> list[str]:
+    """Losses for which benchmarks/reasons.py has no reason."""
+    return [
+        f"{loss.family}: {loss.measure.title} beside {loss.peer}, {in_words(loss.ratio)}"
+        for loss in losses(book)
+        if loss.why == UNKNOWN
+    ]
 
 
 def brief(figures: dict[str, Any]) -> str:
@@ -83,9 +127,9 @@ def brief(figures: dict[str, Any]) -> str:
         stopped = figures.get("stopped")
         return "; ".join(told + ([f"stopped at {stopped['at']:,}: {stopped['why']}"] if stopped else []))
     told = [
-        f"{measure.title} {measure.shown(figures[measure.key])}"
+        f"{measure.title} {measure.shown(value)}"
         for measure in (*MEASURES, *COMMANDS)
-        if figures.get(measure.key) is not None
+        for value in rounds({"rounds": [figures]}, measure.key)
     ]
     return "; ".join(told + [f"{name} FAILED: {why}" for name, why in figures.get("failed", {}).items()])
 
@@ -155,8 +199,8 @@ def _cell(results: dict[str, Any], name: str, measure: Measure) -> str:
     shown = measure.shown(median(values))
     if name == COVEY or (found := ratio(results, name, measure.key)) is None:
         return shown
-    against = f"{found:.2f}" if found < 10 else f"{found:.0f}"
-    return f"{shown} ({against})" if measure.wins(found) else f"**{shown} ({against})**"
+    cell = f"{shown} ({in_words(found)})"
+    return cell if measure.wins(found) else f"**{cell}**"
 
 
 def _notes(found: dict[str, Any]) -> Iterator[str]:
@@ -197,12 +241,10 @@ def _promises(results: dict[str, Any]) -> Iterator[str]:
 def _losses(book: dict[str, Any]) -> Iterator[str]:
     yield "| measure | peers, Covey ÷ peer | why |"
     yield "|---|---|---|"
-    for family, results in in_order(book):
-        for measure in measures_of(family):
-            told: dict[str, list[str]] = {}
-            for name in results:
-                found = ratio(results, name, measure.key)
-                if found is not None and not measure.wins(found):
-                    told.setdefault(reason(family, measure.key, name), []).append(f"{name} {found:.2f}")
-            for why, peers in told.items():
-                yield f"| {family}: {measure.title} | {', '.join(peers)} | {why} |"
+    told: dict[tuple[str, str], list[str]] = {}
+    for loss in losses(book):
+        told.setdefault((f"{loss.family}: {loss.measure.title}", loss.why), []).append(
+            f"{loss.peer} {in_words(loss.ratio)}"
+        )
+    for (what, why), peers in told.items():
+        yield f"| {what} | {', '.join(peers)} | {why} |"
