@@ -31,6 +31,11 @@ def main(words: Sequence[str]) -> int:
     given = parser.parse_args(words)
     if unknown := set(given.names) - set(known):
         parser.error(f"no peer {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    if given.markdown:
+        try:
+            table.around(Path(given.markdown))  # now, not after an hour
+        except ValueError as problem:
+            parser.error(str(problem))
     book = Book(Path(given.json), quick=given.quick, keep=given.resume or bool(given.names))
     if not given.resume:
         for name in given.names:

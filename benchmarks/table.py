@@ -142,12 +142,20 @@ def markdown(book: dict[str, Any]) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """What stood between the marks is replaced; a file without them is written anew."""
-    before, after = "", ""
-    if path.exists() and BEGIN in (whole := path.read_text()):
-        before, _, rest = whole.partition(BEGIN)
-        after = rest.partition(END)[2]
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after or chr(10)}")
+    """What stood between the marks is replaced, and nothing else; where there is no page, there is one now."""
+    before, after = around(path)
+    path.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
+
+
+def around(path: Path) -> tuple[str, str]:
+    """What stands before the marks and after them. ValueError for a page without both: what it says would be lost."""
+    if not path.exists():
+        return "", "\n"
+    before, begin, rest = path.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{path} lacks a mark; put {BEGIN!r} and {END!r} where the tables shall stand")
+    return before, after
 
 
 def _lines(book: dict[str, Any]) -> Iterator[str]:
