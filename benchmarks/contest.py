@@ -185,7 +185,9 @@ class Workers:
 
 
 def said(problem: Exception) -> str:
-    return str(problem) if isinstance(problem, (Failed, Missing)) else f"{type(problem).__name__}: {problem}"
+    """One line: it is to stand in a list."""
+    told = str(problem) if isinstance(problem, (Failed, Missing)) else f"{type(problem).__name__}: {problem}"
+    return " ".join(told.split())
 
 
 def last_line(log: Path) -> str:

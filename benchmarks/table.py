@@ -49,6 +49,13 @@ MEASURES = (
     Measure("memory", "memory a worker", "MiB", False),
 )
 COMMANDS = (Measure("commands", "commands", "/s", True),)
+# What is measured in one go and fails in one go, in the words of the columns.
+PARTS = {
+    "enqueue": "enqueue one and many",
+    "drain1": "drain, 1 worker",
+    "drain2": "drain, 2 workers",
+    "session": "pick-up, idle CPU, start-up and memory",
+}
 
 
 def in_order(book: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -212,10 +219,15 @@ def _cell(results: dict[str, Any], name: str, measure: Measure) -> str:
 
 
 def _notes(found: dict[str, Any]) -> Iterator[str]:
-    failed = {name: why for each in found["rounds"] for name, why in each.get("failed", {}).items()}
-    yield from (f"{name} failed: {why}" for name, why in failed.items())
-    twice = {int(key[-1]): each[key] for each in found["rounds"] for key in each if key.startswith("twice")}
-    yield from (f"with {workers} workers {count} jobs of a drain ran twice" for workers, count in twice.items())
+    failed: dict[str, list[str]] = {}
+    for each in found["rounds"]:
+        for part, why in each.get("failed", {}).items():
+            failed.setdefault(part, []).append(why)
+    for part, reasons in failed.items():
+        yield f"{PARTS.get(part, part)} **failed** in {len(reasons)} of {len(found['rounds'])} rounds: {reasons[-1]}"
+    for workers in (1, 2):
+        if most := max((each.get(f"twice{workers}", 0) for each in found["rounds"]), default=0):
+            yield f"drain, {workers} worker{'s' if workers > 1 else ''}: up to {most:,} jobs **ran twice**"
     if "stopped" in found:
         yield f"backlog of {found['stopped']['at']:,} not measured: {found['stopped']['why']}"
 

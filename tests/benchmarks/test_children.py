@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks import ground, startup
-from benchmarks.contest import Contestant
-from benchmarks.stores import Given
+from benchmarks.contest import Contestant, Producer, Workers
+from benchmarks.stores import Files, Given
+from covey.testing.until import until
+
+from . import played
 
 HERE = Path(ground.__file__).parent
 KEPT = "PYTHONDONTWRITEBYTECODE"
@@ -34,6 +37,14 @@ def test_an_interpreter_beside_which_a_start_is_measured_keeps_what_it_compiled(
     said = process.stdout.readline()
     startup._end([process])
     assert said == b"False\n"
+
+
+def test_workers_keep_what_they_compiled() -> None:
+    with Files().fresh() as given, Producer(played.contestant(), given) as producer:
+        producer.ask("fill", count=1)
+        with Workers(producer, 1):
+            said = until(lambda: (given.place / "done").read_text(), 30, "the job has run")
+    assert said == "0 False\n"
 
 
 def test_the_rest_of_the_environment_is_handed_on_and_what_is_given_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
