@@ -63,6 +63,7 @@ class Book:
 
     def __init__(self, path: Path, *, quick: bool, keep: bool) -> None:
         self._path = path
+        self.run = report.machine()["when"]
         found = json.loads(path.read_text()) if keep and path.exists() else {}
         if found and found["quick"] != quick:
             raise SystemExit(f"{path} holds {'quick' if found['quick'] else 'full'} figures: name another --json FILE")
@@ -143,7 +144,7 @@ class Race:
         else:
             figures = contest.measures(contestant, self._ground(name, store), self._sizes)
             found["about"] = figures.pop("about", None) or found.get("about")
-        found["rounds"].append(figures)
+        found["rounds"].append(figures | {"run": self._book.run})
         return figures
 
     def _backlog(self, name: str, contestant: Contestant, store: stores.Store) -> dict[str, Any]:

@@ -201,7 +201,7 @@ def _figures(family: str, results: dict[str, Any]) -> Iterator[str]:
             notes.append(f"- {name} was **not measured**: {found['missing']}")
             continue
         yield f"| {name} | " + " | ".join(_cell(results, name, measure) for measure in measures) + " |"
-        notes += [f"- {name}: {note}" for note in _notes(found)]
+        notes += [f"- {name}: {note}" for note in (*_notes(found), *_elsewhen(results[COVEY], found))]
     if notes:
         yield ""
         yield from notes
@@ -230,6 +230,14 @@ def _notes(found: dict[str, Any]) -> Iterator[str]:
             yield f"drain, {workers} worker{'s' if workers > 1 else ''}: up to {most:,} jobs **ran twice**"
     if "stopped" in found:
         yield f"backlog of {found['stopped']['at']:,} not measured: {found['stopped']['why']}"
+
+
+def _elsewhen(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[str]:
+    """Rounds that were measured again, or went on, in another run than Covey's: the machine was not the same."""
+    pairs = zip(ours["rounds"], theirs["rounds"], strict=False)
+    runs = {b.get("run", "an earlier run") for a, b in pairs if a.get("run") != b.get("run")}
+    if runs:
+        yield f"measured in another run than covey ({', '.join(sorted(runs))}): its ratios are not of one round"
 
 
 def _backlogs(results: dict[str, Any]) -> Iterator[str]:
