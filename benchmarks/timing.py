@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
-__all__ = ["alternate", "median", "percentile", "quotient", "ratio_of_pairs"]
+__all__ = ["alternate", "median", "percentile", "quotient", "ratio_of_pairs", "spread"]
 
 
 def alternate(rounds: int, *sides: Callable[[], float]) -> list[list[float]]:
@@ -35,6 +35,13 @@ def quotient(a: float, b: float) -> float:
     if b:
         return a / b
     return math.inf if a else 1.0
+
+
+def spread(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """The rounds' own ratios as they came, and how far apart they lie: a median alone says nothing of that."""
+    ratios = [quotient(a, b) for a, b in zip(ours, theirs, strict=True)]
+    listed = " ".join(f"{each:.2f}" for each in ratios)
+    return f"{listed}; least {min(ratios):.2f}, median {median(ratios):.2f}, greatest {max(ratios):.2f}"
 
 
 def percentile(values: Sequence[float], share: float) -> float:
