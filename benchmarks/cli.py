@@ -37,7 +37,7 @@ def run(quick: bool) -> Iterator[Figure]:
 
 def _cpu_ms(command: list[str], url: str) -> float:
     """User and system time of the whole process, with everything it waited for."""
-    child = subprocess.Popen(command, env=os.environ | {"COVEY_DB": url}, stdout=subprocess.DEVNULL)
+    child = subprocess.Popen(command, env=ground.environ(COVEY_DB=url), stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     assert child.returncode == 0, command

@@ -72,7 +72,9 @@ def parallel(count: int) -> float:
 def _fed(words: list[str], count: int, environ: dict[str, str]) -> float:
     lines = "".join(f"{n}\n" for n in range(count)).encode()
     began = time.monotonic()
-    subprocess.run(words, input=lines, env=os.environ | environ, check=True, stderr=subprocess.DEVNULL, timeout=LIMIT_S)
+    subprocess.run(
+        words, input=lines, env=ground.environ(**environ), check=True, stderr=subprocess.DEVNULL, timeout=LIMIT_S
+    )
     return count / (time.monotonic() - began)
 
 
@@ -80,7 +82,7 @@ def task_spooler(count: int) -> float:
     """From the instant at which the queue, filled behind one command that waits, is let go."""
     program, needed = environments.program("tsp", ("task-spooler",))
     with tempfile.TemporaryDirectory() as place:  # short: a socket's path has 107 bytes
-        environ = os.environ | needed | {"TS_SOCKET": f"{place}/socket", "TMPDIR": place}
+        environ = ground.environ(**needed, TS_SOCKET=f"{place}/socket", TMPDIR=place)
 
         def tsp(*words: str) -> None:
             subprocess.run([program, *words], env=environ, check=True, capture_output=True, timeout=LIMIT_S)
@@ -127,5 +129,5 @@ def _version(name: str) -> str:
         return metadata.version(name)
     program, flag = VERSIONS[name]
     path, environ = environments.program(program, (name,))
-    done = subprocess.run([path, flag], env=os.environ | environ, capture_output=True, text=True)
+    done = subprocess.run([path, flag], env=ground.environ(**environ), capture_output=True, text=True)
     return next(iter(re.findall(r"\d[\w.]*", done.stdout)), "?")

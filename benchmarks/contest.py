@@ -53,7 +53,7 @@ class Contestant:
 
     def environ(self, given: Given, *, starts: bool = False) -> dict[str, str]:
         told = {"PLACE": str(given.place), "URL": given.url, "VARIANT": self.variant, "STARTS": "1" if starts else ""}
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("COVEY_")}
+        inherited = {name: value for name, value in ground.environ().items() if not name.startswith("COVEY_")}
         return inherited | {f"COMPARE_{name}": value for name, value in told.items()} | {"PYTHONPATH": str(ground.ROOT)}
 
 
@@ -185,7 +185,9 @@ class Workers:
 
 
 def said(problem: Exception) -> str:
-    return str(problem) if isinstance(problem, (Failed, Missing)) else f"{type(problem).__name__}: {problem}"
+    """One line: it is to stand in a list."""
+    told = str(problem) if isinstance(problem, (Failed, Missing)) else f"{type(problem).__name__}: {problem}"
+    return " ".join(told.split())
 
 
 def last_line(log: Path) -> str:

@@ -25,7 +25,11 @@ def install(name: str, packages: Sequence[str], least: tuple[int, int] = (3, 11)
     python, ready = home / "bin" / "python", home / "ready"
     if ready.exists() and ready.read_text() == repr(packages):
         return python
-    subprocess.run([_interpreter(least), "-m", "venv", "--clear", "--without-pip", str(home)], check=True)
+    made = subprocess.run(
+        [_interpreter(least), "-m", "venv", "--clear", "--without-pip", str(home)], capture_output=True, text=True
+    )
+    if made.returncode:
+        raise Missing(f"no environment could be made: {_last_error(made.stderr)}")
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--disable-pip-version-check"]
     try:
         done = subprocess.run(

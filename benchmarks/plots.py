@@ -46,18 +46,21 @@ class Scale:
     """Powers of ten around the values, laid out from ``first`` to ``last``."""
 
     def __init__(self, values: Sequence[float], first: float, last: float) -> None:
-        self._low = math.floor(math.log10(min(values)))
-        self._high = max(self._low + 1, math.ceil(math.log10(max(values))))
+        shown = [value for value in values if value > 0] or [1.0]
+        self._low = math.floor(math.log10(min(shown)))
+        self._high = max(self._low + 1, math.ceil(math.log10(max(shown))))
         self._first, self._length = first, last - first
         self.ticks = [10.0**power for power in range(self._low, self._high + 1)]
 
     def at(self, value: float) -> float:
+        """Nothing has no logarithm: it lies where the scale begins, with the number beside it."""
+        if value <= 0:
+            return self._first
         return self._first + (math.log10(value) - self._low) / (self._high - self._low) * self._length
 
 
-def _bars(path: Path, title: str, given: Mapping[str, float], *, up: bool = True) -> None:
+def _bars(path: Path, title: str, values: Mapping[str, float], *, up: bool = True) -> None:
     """The best on top: the longest, or the shortest where less is better."""
-    values = {name: value for name, value in given.items() if value > 0}
     if not values:
         return
     left, height = 20 + LETTER * max(len(name) for name in values), TOP + BAR * len(values) + 30
@@ -76,7 +79,7 @@ def _bars(path: Path, title: str, given: Mapping[str, float], *, up: bool = True
 
 
 def _lines(path: Path, title: str, lines: Mapping[str, Mapping[str, float]]) -> None:
-    rates = [rate for line in lines.values() for rate in line.values() if rate > 0]
+    rates = [rate for line in lines.values() for rate in line.values()]
     sizes = sorted({int(size) for line in lines.values() for size in line})
     if not rates:
         return
@@ -88,13 +91,12 @@ def _lines(path: Path, title: str, lines: Mapping[str, Mapping[str, float]]) -> 
         parts.append(_text(left - 8, up.at(tick) + 4, _number(tick), "end"))
     ends = []
     for number, (name, line) in enumerate(lines.items()):
-        points = [(across.at(int(size)), up.at(rate)) for size, rate in line.items() if rate > 0]
-        if points:
-            colour = OURS if name == COVEY else COLOURS[number % len(COLOURS)]
-            drawn, wide = " ".join(f"{x:.1f},{y:.1f}" for x, y in points), 3.5 if name == COVEY else 1.8
-            parts.append(f'<polyline points="{drawn}" fill="none" stroke="{colour}" stroke-width="{wide}"/>')
-            parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
-            ends.append((points[-1][1], name, colour))
+        points = [(across.at(int(size)), up.at(rate)) for size, rate in line.items()]
+        colour = OURS if name == COVEY else COLOURS[number % len(COLOURS)]
+        drawn, wide = " ".join(f"{x:.1f},{y:.1f}" for x, y in points), 3.5 if name == COVEY else 1.8
+        parts.append(f'<polyline points="{drawn}" fill="none" stroke="{colour}" stroke-width="{wide}"/>')
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
+        ends.append((points[-1][1], name, colour))
     parts += [
         _text(right + 12, y + 4, name, colour=colour, bold=name == COVEY) for y, name, colour in _apart(sorted(ends))
     ]

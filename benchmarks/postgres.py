@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psycopg
@@ -20,11 +20,11 @@ from covey.compose import open_engine
 from covey.testing.postgres import Server
 
 from . import contest, contestants, ground, tasks
-from .contestants import PEERS
+from .contestants import COVEY, PEERS
 from .environments import Missing
 from .report import Figure, Remark
 from .stores import opened
-from .timing import alternate, median, percentile, ratio_of_pairs
+from .timing import alternate, median, percentile, ratio_of_pairs, spread
 
 NAME = "postgres"
 PEER_S = 20.0  # no drain of a peer is watched for longer
@@ -121,7 +121,7 @@ def covey(server: Server, jobs: int) -> tuple[float, int]:
     words = ["worker", "start", "--count", "2", "--queue", "default", "--app", "benchmarks.tasks:app", "--drain"]
     subprocess.run(
         [sys.executable, "-c", COUNTED, counted, *words, "--quiet"],
-        cwd=ground.ROOT, env=os.environ | {"COVEY_DB": url}, timeout=300, check=True,
+        cwd=ground.ROOT, env=ground.environ(COVEY_DB=url), timeout=300, check=True,
     )  # fmt: skip
     with psycopg.connect(server.admin_url) as db:
         found = "select count(*), min(started_at), max(finished_at) from covey.jobs where state = 'completed'"
@@ -208,35 +208,92 @@ def _beside_peers(quick: bool, jobs: int) -> Iterator[Figure | Remark]:
         with opened("postgres") as store:
             return contest.drain(there[name], store, 2, jobs, PEER_S)[0]
 
-    rates = {name: rate(name) for name in there}
-    for name, found in rates.items():
-        yield Remark(NAME, f"drain of {name}: {found:,.0f} jobs/s")
+    rates: dict[str, float] = {}
+    for name in there:
+        try:
+            rates[name] = rate(name)
+            yield Remark(NAME, f"drain of {name}: {rates[name]:,.0f} jobs/s")
+        except Exception as problem:  # whatever it is: named, not dropped
+            yield Remark(NAME, f"drain of {name} failed: {contest.said(problem)}")
+    if not rates:
+        yield Remark(NAME, "no peer could be measured: there is nothing to compare with")
+        return
     best = max(rates, key=lambda name: rates[name])
 
     def ours() -> float:
         with fresh() as server:
             return covey(server, jobs)[0]
 
-    mine, theirs = alternate(3, ours, lambda: rate(best))
+    mine, theirs = alternate(3 if quick else 7, ours, lambda: rate(best))
     yield Figure(
         NAME, "the same drain", median(mine), median(theirs), "jobs/s", f"{best}, 2 processes, the best of the peers",
         ("≥", 1.2), 2, given=ratio_of_pairs(mine, theirs),
     )  # fmt: skip
-    yield from _pickup(quick, there)
+    yield Remark(NAME, f"drain, covey ÷ {best}, pair by pair: {spread(mine, theirs)}")
+    yield from _pickup(60 if quick else 200, there)
 
 
-def _pickup(quick: bool, there: dict[str, contest.Contestant]) -> Iterator[Figure | Remark]:
-    size = 60 if quick else 200
-    seen: dict[str, list[list[float]]] = {name: [] for name in ["covey", *there]}
-    for _ in range(3):
-        for name, contestant in {"covey": contestants.covey(), **there}.items():
-            with opened("postgres") as store:
-                seen[name].append(contest.pickups(contestant, store, size))
-    for share, need in ((0.5, ("≤", 1.2)), (0.99, ("≤", 1.2))):
-        at = {name: median(percentile(block, share) for block in blocks) for name, blocks in seen.items()}
-        best = min(there, key=lambda name: at[name])
-        told = ", ".join(f"{name} {at[name]:.1f}" for name in there)
+# ── pick-up ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SHARES = {"p50": 0.5, "p99": 0.99}
+BLOCKS = 3
+Blocks = dict[str, list[list[float]]]  # by name, Covey's too: milliseconds, block by block
+
+
+def _pickup(size: int, there: Mapping[str, contest.Contestant]) -> Iterator[Figure | Remark]:
+    """All take turns, a block each. Every other round goes backwards, and the best peer's turn is next to Covey's."""
+    entered = {COVEY: contestants.covey(), **there}
+    seen: Blocks = {name: [] for name in entered}
+    order = list(entered)
+    for number in range(BLOCKS):
+        for name in order[::-1] if number % 2 else list(order):
+            try:
+                with opened("postgres") as store:
+                    seen[name].append(contest.pickups(entered[name], store, size))
+            except Exception as problem:
+                if name == COVEY:
+                    raise
+                order.remove(name)
+                yield Remark(NAME, f"pick-up of {name} failed: {contest.said(problem)}")
+        if number == 0:
+            slow = hopeless(seen)
+            order = [name for name in sorted(order, key=lambda name: _at(seen[name], 0.5)) if name not in slow]
+            order = [COVEY, *(name for name in order if name != COVEY)]
+            for name in slow:
+                yield Remark(
+                    NAME, f"pick-up of {name}: one block, which was more than twice as slow as the best peer's"
+                )
+    yield from judged(size, seen)
+
+
+def hopeless(seen: Blocks) -> list[str]:
+    """Peers that need not be asked again: both by p50 and by p99 more than twice as slow as the best peer.
+
+    By p50 alone one might be left out whose p99 is the best.
+    """
+    peers = [name for name, blocks in seen.items() if name != COVEY and blocks]
+    best = {share: min((_at(seen[name], share) for name in peers), default=0.0) for share in SHARES.values()}
+    return [name for name in peers if all(_at(seen[name], share) > 2 * best[share] for share in SHARES.values())]
+
+
+def judged(size: int, seen: Blocks) -> Iterator[Figure | Remark]:
+    """Covey beside the best peer, by the median of the blocks."""
+    peers = [name for name, blocks in seen.items() if name != COVEY and blocks]
+    if not peers:
+        yield Remark(NAME, "pick-up of no peer could be measured: there is nothing to compare with")
+        return
+    for title, share in SHARES.items():
+        at = {name: _at(seen[name], share) for name in (COVEY, *peers)}
+        best = min(peers, key=lambda name: at[name])
+        told = ", ".join(f"{name} {at[name]:.1f}" for name in peers)
         yield Figure(
-            NAME, f"pick-up p{share * 100:.0f} of {size}, median of 3", at["covey"], at[best], "ms", f"{best} ({told})",
-            need,
+            NAME, f"pick-up {title} of {size}, median of {BLOCKS}", at[COVEY], at[best], "ms", f"{best} ({told})",
+            ("≤", 1.2),
         )  # fmt: skip
+        ours, theirs = ([percentile(block, share) for block in seen[name]] for name in (COVEY, best))
+        if len(ours) == len(theirs):
+            yield Remark(NAME, f"pick-up {title}, covey ÷ {best}, block by block: {spread(ours, theirs)}")
+
+
+def _at(blocks: Sequence[Sequence[float]], share: float) -> float:
+    return median(percentile(block, share) for block in blocks)

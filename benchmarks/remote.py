@@ -55,8 +55,9 @@ class Server:
         self.log = f"{url}.server.log"
         with open(self.log, "ab") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "covey", "server", "--db", url, "--port", "0"], stdout=file, stderr=file
-            )
+                [sys.executable, "-m", "covey", "server", "--db", url, "--port", "0"], env=ground.environ(),
+                stdout=file, stderr=file,
+            )  # fmt: skip
         deadline = time.monotonic() + 30
         while " at http" not in Path(self.log).read_text():
             if time.monotonic() > deadline or self.process.poll() is not None:
@@ -158,8 +159,9 @@ def _idle(quick: bool) -> Iterator[Figure]:
 def _idlers(url: str, count: int) -> Iterator[None]:
     """Another process in which so many pools wait, each as a real one does: a long poll, and again."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.remote", url, str(count)], stdout=subprocess.PIPE, cwd=ground.ROOT
-    )
+        [sys.executable, "-m", "benchmarks.remote", url, str(count)], stdout=subprocess.PIPE, cwd=ground.ROOT,
+        env=ground.environ(),
+    )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -48,6 +47,7 @@ SAY_READY = "\nprint('ready', flush=True)\ninput()"
 
 def run(quick: bool) -> Iterator[Figure]:
     rounds = 1 if quick else 3
+    _pool(1, [], app=True)  # compiles what was not, so that the first round does not
     inside: list[float] = []
     shown, fresh, bare, herd = alternate(
         rounds,
@@ -95,8 +95,9 @@ class Pool(ground.Pool):
         command += ["--app", APP] if app else []
         self.log = f"{url}.log"
         with open(self.log, "ab") as log:
-            environ = os.environ | {"COVEY_DB": url}
-            self.process = subprocess.Popen(command, cwd=ground.ROOT, env=environ, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                command, cwd=ground.ROOT, env=ground.environ(COVEY_DB=url), stdout=log, stderr=log
+            )
 
 
 # ── until they are ready ────────────────────────────────────────────────────────────────────────────────────────────
@@ -134,7 +135,7 @@ def _fresh(count: int, code: str) -> float:
     """Seconds until so many interpreters, started one after the other, have each said that they are ready."""
     processes: list[subprocess.Popen[bytes]] = []
     with ground.scratch() as place:
-        environ = os.environ | {"COVEY_DB": ground.new_queue(place)}
+        environ = ground.environ(COVEY_DB=ground.new_queue(place))
         began = time.monotonic()
         try:
             for _ in range(count):
@@ -145,9 +146,11 @@ def _fresh(count: int, code: str) -> float:
             _end(processes)
 
 
-def _interpreter(code: str, environ: Mapping[str, str] = os.environ) -> subprocess.Popen[bytes]:
+def _interpreter(code: str, environ: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", code + SAY_READY]
-    return subprocess.Popen(command, cwd=ground.ROOT, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    return subprocess.Popen(
+        command, cwd=ground.ROOT, env=environ or ground.environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
 
 
 def _hear(process: subprocess.Popen[bytes]) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .contestants import COVEY, PEERS
-from .reasons import reason
-from .timing import median, ratio_of_pairs
+from .reasons import UNKNOWN, reason
+from .timing import median, quotient, ratio_of_pairs
 
 BEGIN, END = "<!-- comparison: written by `python -m benchmarks compare` -->", "<!-- end of the comparison -->"
 TITLES = {
@@ -48,6 +49,13 @@ MEASURES = (
     Measure("memory", "memory a worker", "MiB", False),
 )
 COMMANDS = (Measure("commands", "commands", "/s", True),)
+# What is measured in one go and fails in one go, in the words of the columns.
+PARTS = {
+    "enqueue": "enqueue one and many",
+    "drain1": "drain, 1 worker",
+    "drain2": "drain, 2 workers",
+    "session": "pick-up, idle CPU, start-up and memory",
+}
 
 
 def in_order(book: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -62,18 +70,61 @@ def measures_of(family: str) -> tuple[Measure, ...]:
 
 
 def rounds(found: dict[str, Any], key: str) -> list[float]:
-    """The figure, round by round; the server's share of idle CPU is part of it."""
-    if key == "idle":
-        return [each["idle"] + each["idle_server"] for each in found["rounds"] if "idle" in each]
-    return [each[key] for each in found["rounds"] if each.get(key) is not None]
+    """The figure, round by round, without those in which it failed."""
+    return list(_by_number(found, key).values())
+
+
+def _by_number(found: dict[str, Any], key: str) -> dict[int, float]:
+    """The server's share of idle CPU is part of it."""
+    told = {number: each for number, each in enumerate(found["rounds"]) if each.get(key) is not None}
+    return {number: each[key] + (each["idle_server"] if key == "idle" else 0) for number, each in told.items()}
 
 
 def ratio(results: dict[str, Any], name: str, key: str) -> float | None:
-    """Covey ÷ peer: by rounds where both have all of them, else of the medians."""
-    ours, theirs = rounds(results[COVEY], key), rounds(results[name], key)
-    if not ours or not theirs or not all(theirs):
+    """Covey ÷ peer: of the rounds in which both have a figure; where there is no such round, of the medians."""
+    ours, theirs = _by_number(results[COVEY], key), _by_number(results[name], key)
+    if not ours or not theirs:
         return None
-    return ratio_of_pairs(ours, theirs) if len(ours) == len(theirs) else median(ours) / median(theirs)
+    if both := sorted(ours.keys() & theirs.keys()):
+        return ratio_of_pairs([ours[number] for number in both], [theirs[number] for number in both])
+    return quotient(median(ours.values()), median(theirs.values()))
+
+
+def in_words(ratio: float) -> str:
+    """Short; but what is not quite 1 does not read as 1.00, beside a mark that says who loses."""
+    if math.isinf(ratio):
+        return "∞"
+    if ratio >= 10:
+        return f"{ratio:.0f}"
+    shown = f"{ratio:.2f}"
+    return f"{ratio:.4f}" if shown == "1.00" and ratio != 1 else shown
+
+
+@dataclass(frozen=True)
+class Loss:
+    family: str
+    measure: Measure
+    peer: str
+    ratio: float
+    why: str
+
+
+def losses(book: dict[str, Any]) -> Iterator[Loss]:
+    for family, results in in_order(book):
+        for measure in measures_of(family):
+            for name in results:
+                found = ratio(results, name, measure.key)
+                if found is not None and not measure.wins(found):
+                    yield Loss(family, measure, name, found, reason(family, measure.key, name))
+
+
+def unexplained(book: dict[str, Any]) -> list[str]:
+    """Losses for which benchmarks/reasons.py has no reason."""
+    return [
+        f"{loss.family}: {loss.measure.title} beside {loss.peer}, {in_words(loss.ratio)}"
+        for loss in losses(book)
+        if loss.why == UNKNOWN
+    ]
 
 
 def brief(figures: dict[str, Any]) -> str:
@@ -83,9 +134,9 @@ def brief(figures: dict[str, Any]) -> str:
         stopped = figures.get("stopped")
         return "; ".join(told + ([f"stopped at {stopped['at']:,}: {stopped['why']}"] if stopped else []))
     told = [
-        f"{measure.title} {measure.shown(figures[measure.key])}"
+        f"{measure.title} {measure.shown(value)}"
         for measure in (*MEASURES, *COMMANDS)
-        if figures.get(measure.key) is not None
+        for value in rounds({"rounds": [figures]}, measure.key)
     ]
     return "; ".join(told + [f"{name} FAILED: {why}" for name, why in figures.get("failed", {}).items()])
 
@@ -98,12 +149,20 @@ def markdown(book: dict[str, Any]) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """What stood between the marks is replaced; a file without them is written anew."""
-    before, after = "", ""
-    if path.exists() and BEGIN in (whole := path.read_text()):
-        before, _, rest = whole.partition(BEGIN)
-        after = rest.partition(END)[2]
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after or chr(10)}")
+    """What stood between the marks is replaced, and nothing else; where there is no page, there is one now."""
+    before, after = around(path)
+    path.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
+
+
+def around(path: Path) -> tuple[str, str]:
+    """What stands before the marks and after them. ValueError for a page without both: what it says would be lost."""
+    if not path.exists():
+        return "", "\n"
+    before, begin, rest = path.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{path} lacks a mark; put {BEGIN!r} and {END!r} where the tables shall stand")
+    return before, after
 
 
 def _lines(book: dict[str, Any]) -> Iterator[str]:
@@ -142,7 +201,7 @@ def _figures(family: str, results: dict[str, Any]) -> Iterator[str]:
             notes.append(f"- {name} was **not measured**: {found['missing']}")
             continue
         yield f"| {name} | " + " | ".join(_cell(results, name, measure) for measure in measures) + " |"
-        notes += [f"- {name}: {note}" for note in _notes(found)]
+        notes += [f"- {name}: {note}" for note in (*_notes(found), *_elsewhen(results[COVEY], found))]
     if notes:
         yield ""
         yield from notes
@@ -155,17 +214,30 @@ def _cell(results: dict[str, Any], name: str, measure: Measure) -> str:
     shown = measure.shown(median(values))
     if name == COVEY or (found := ratio(results, name, measure.key)) is None:
         return shown
-    against = f"{found:.2f}" if found < 10 else f"{found:.0f}"
-    return f"{shown} ({against})" if measure.wins(found) else f"**{shown} ({against})**"
+    cell = f"{shown} ({in_words(found)})"
+    return cell if measure.wins(found) else f"**{cell}**"
 
 
 def _notes(found: dict[str, Any]) -> Iterator[str]:
-    failed = {name: why for each in found["rounds"] for name, why in each.get("failed", {}).items()}
-    yield from (f"{name} failed: {why}" for name, why in failed.items())
-    twice = {int(key[-1]): each[key] for each in found["rounds"] for key in each if key.startswith("twice")}
-    yield from (f"with {workers} workers {count} jobs of a drain ran twice" for workers, count in twice.items())
+    failed: dict[str, list[str]] = {}
+    for each in found["rounds"]:
+        for part, why in each.get("failed", {}).items():
+            failed.setdefault(part, []).append(why)
+    for part, reasons in failed.items():
+        yield f"{PARTS.get(part, part)} **failed** in {len(reasons)} of {len(found['rounds'])} rounds: {reasons[-1]}"
+    for workers in (1, 2):
+        if most := max((each.get(f"twice{workers}", 0) for each in found["rounds"]), default=0):
+            yield f"drain, {workers} worker{'s' if workers > 1 else ''}: up to {most:,} jobs **ran twice**"
     if "stopped" in found:
         yield f"backlog of {found['stopped']['at']:,} not measured: {found['stopped']['why']}"
+
+
+def _elsewhen(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[str]:
+    """Rounds that were measured again, or went on, in another run than Covey's: the machine was not the same."""
+    pairs = zip(ours["rounds"], theirs["rounds"], strict=False)
+    runs = {b.get("run", "an earlier run") for a, b in pairs if a.get("run") != b.get("run")}
+    if runs:
+        yield f"measured in another run than covey ({', '.join(sorted(runs))}): its ratios are not of one round"
 
 
 def _backlogs(results: dict[str, Any]) -> Iterator[str]:
@@ -197,12 +269,10 @@ def _promises(results: dict[str, Any]) -> Iterator[str]:
 def _losses(book: dict[str, Any]) -> Iterator[str]:
     yield "| measure | peers, Covey ÷ peer | why |"
     yield "|---|---|---|"
-    for family, results in in_order(book):
-        for measure in measures_of(family):
-            told: dict[str, list[str]] = {}
-            for name in results:
-                found = ratio(results, name, measure.key)
-                if found is not None and not measure.wins(found):
-                    told.setdefault(reason(family, measure.key, name), []).append(f"{name} {found:.2f}")
-            for why, peers in told.items():
-                yield f"| {family}: {measure.title} | {', '.join(peers)} | {why} |"
+    told: dict[tuple[str, str], list[str]] = {}
+    for loss in losses(book):
+        told.setdefault((f"{loss.family}: {loss.measure.title}", loss.why), []).append(
+            f"{loss.peer} {in_words(loss.ratio)}"
+        )
+    for (what, why), peers in told.items():
+        yield f"| {what} | {', '.join(peers)} | {why} |"
