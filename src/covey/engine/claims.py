@@ -98,9 +98,10 @@ class Claims:
 
     def tell_families(self, claims: Sequence[Claim]) -> None:
         """Each claim has what its run must know of its tree: the time that is left, its children, failed siblings."""
-        parents = {claim.parent_id for claim in claims if claim.parent_id is not None}
+        kin = [c for c in claims if c.parent_id is not None or c.tree_deadline_at is not None or c.phase == "join"]
+        parents = {claim.parent_id for claim in kin if claim.parent_id is not None}
         failed = self._store.failed_outcomes(parents) if parents else {}
-        for claim in claims:
+        for claim in kin:
             if claim.parent_id in failed:
                 claim.failed_siblings = failed[claim.parent_id]
             if claim.tree_deadline_at is not None:

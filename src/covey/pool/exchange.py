@@ -9,10 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Container
+from itertools import groupby
+from operator import attrgetter
 
 from msgspec import Struct
 
-from ..core.model import KINDS, Held, Kind, PoolEvent, Reply, Report, Turn, Want, WorkerState
+from ..core.model import KINDS, Claim, Held, Kind, PoolEvent, Reply, Report, Turn, Want, WorkerState
 from ..core.ports import Source
 from ..errors import CoveyError, Gone, SchemaError
 from ..log import Log
@@ -24,6 +26,7 @@ RUNG_S = 0.2  # after its last turn a full pool looks whether the bell meant a c
 GONE_S = 3.0  # a file that was moved away may be back by then; later nothing but a restart helps
 CLOSING_S = 5.0  # for how long a pool that stops still tries to deliver what it knows
 MOST_EVENTS = 500  # in one turn
+_LANE = attrgetter("queue", "kind")
 
 
 class Offer(Struct, frozen=True):
@@ -293,11 +296,11 @@ class Exchange:
                     del held[report.id]
                     load[found[2]][found[1]] -= 1
             claimed: dict[str, int] = {}
-            for claim in reply.claims:
-                type = self._types.of(claim.queue)
-                claimed[type] = claimed.get(type, 0) + 1
-                held[claim.id] = (claim.fence, claim.kind, type)
-                load[type][claim.kind] = load[type].get(claim.kind, 0) + 1
+            for (queue, kind), claims in _lanes_of(reply.claims):
+                type, count = self._types.of(queue), len(claims)
+                claimed[type] = claimed.get(type, 0) + count
+                load[type][kind] = load[type].get(kind, 0) + count
+                held.update([(claim.id, (claim.fence, kind, type)) for claim in claims])
             if reply.lost:
                 self._forget()
             limits = {self._types.serving(want.queues): want.limit for want in turn.wants}
@@ -338,6 +341,11 @@ class Exchange:
             self._dry.clear()
         # A server has heard us wait. With nothing in our hands there is nothing else that a beat would say.
         return time.monotonic() + self._beat_s if idle and not changed else beat_at
+
+
+def _lanes_of(claims: list[Claim]) -> list[tuple[tuple[str, Kind], list[Claim]]]:
+    """By queue and kind, neighbours together: a stream is one lane for the most part."""
+    return [(lane, list(each)) for lane, each in groupby(claims, key=_LANE)]
 
 
 def _queues_of(room: list[Want]) -> tuple[str, ...] | None:

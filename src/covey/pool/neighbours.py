@@ -20,6 +20,7 @@ from ..log import Log
 from ..worker import cgroup, family
 
 AWAY_S = 3.0
+ORPHANS = 4  # looks, one of which looks for jobs of pools that were struck off
 WATCHED_S = 1.0  # of the time between two looks, so much counts at least as watched
 
 
@@ -31,6 +32,7 @@ class Neighbours:
         self._looked_at = 0.0
         self._orphans: dict[int, float] = {}  # struck off, but still named by jobs → since when we know
         self._next = 0.0
+        self._looks = 0
 
     def look(self, *, me: int | None, force: bool = False) -> None:
         """Every lost pool but ``me`` has been reaped."""
@@ -47,7 +49,10 @@ class Neighbours:
                 with contextlib.suppress(Busy):  # the next look tries again
                     jobs, killed = self.reap(pool)
                     self._log.reaped(pool.id, jobs, killed)
-        self._look_for_orphans(now)
+        # Seldom: they wait for a lease anyway, and what rings while a pool looks around waits too.
+        if force or self._looks % ORPHANS == 0:
+            self._look_for_orphans(now)
+        self._looks += 1
 
     def gone(self) -> list[LostPool]:
         """Pools of this host whose process is gone: of those we are sure at once."""

@@ -17,9 +17,7 @@ from .statements import written_out
 # What a statement answers about a pool, and about a claim: types, under names that are no column's.
 POOL = "a1 bigint, a2 bigint, a3 text, a4 boolean, a5 bigint, a6 bigint, a7 boolean"
 CLAIM = (
-    "b1 bigint, b2 bigint, b3 text, b4 text, b5 integer, b6 bigint, b7 double precision, b8 text, b9 text, c1 text, "
-    "c2 smallint, c3 integer, c4 text, c5 bigint, c6 text, c7 integer, c8 bigint, c9 bigint, d1 bigint, d2 smallint, "
-    "d3 text, d4 bigint"
+    "b1 bigint, b2 bigint, b3 text, b4 integer, b5 bigint, b6 double precision, b7 text, b8 text, b9 bigint, c1 text"
 )
 # name → its parameters, in the order of the call, and what it answers
 PLANNED: dict[str, tuple[dict[str, str], str]] = {
@@ -54,7 +52,7 @@ PLANNED: dict[str, tuple[dict[str, str], str]] = {
             "kind": "text",
             "limit": "bigint",
         },
-        f"{CLAIM}, place bigint",
+        CLAIM,
     ),
     "take": (
         {
@@ -63,9 +61,18 @@ PLANNED: dict[str, tuple[dict[str, str], str]] = {
             "draining": "boolean",
             **dict.fromkeys(("zygote_pid", "zygote_ticks"), "bigint"),
         },
-        f"{CLAIM}, place bigint",
+        CLAIM,
     ),
 }
+# These are whole transactions, and set by themselves what a transaction of ours needs: a message with a statement less.
+WHOLE = {"insert_express", "take"}
+TERMS = {"patience": "text", "durable": "boolean", "lock": "bigint"}
+# As the server has it (a replica may have to confirm), but never off: what is acknowledged is on disk.
+SYNCHRONOUS = "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')"
+OPENING = f"""
+perform set_config('lock_timeout', :patience, true),
+        set_config('synchronous_commit', case when :durable then {SYNCHRONOUS} else 'off' end, true),
+        pg_advisory_xact_lock_shared(:lock);"""
 # A plan is kept for as long as the session lasts: it must not be that of an empty table.
 SETTINGS = "set enable_seqscan = off set enable_bitmapscan = off"
 _INCLUDED = re.compile(r"<(\w+)>")
@@ -76,11 +83,15 @@ def calls(statements: Mapping[str, str], prefix: str) -> dict[str, tuple[str, st
     """For each planned statement: the function's name, the statement that creates it, the statement that calls it."""
     found = {}
     for name, (parameters, answer) in PLANNED.items():
+        if name in WHOLE:
+            parameters = parameters | TERMS
         taken = ", ".join(f"_{parameter} {kind}" for parameter, kind in parameters.items())
         if name in statements:
             text = f"begin\nreturn query {statements[name]};\nend"
         else:
             text = _procedure(name, statements, prefix)
+        if name in WHOLE:
+            text = text.replace("begin\n", f"begin{OPENING}\n", 1)
         body = _PARAMETER.sub(r"_\1", text)
         rest = (
             f"({taken}) returns table ({answer}) language plpgsql {SETTINGS} as "

@@ -39,13 +39,12 @@ CLOCK_LASTS_S = 30.0
 PLANNING_WAIT_S = 1.0
 FEW = 8  # rows that are cheaper as one statement than as a COPY
 BATCH = 500  # rows of one statement
+MOST_HINTS = 1000  # one for each queue, kind and priority
 
 # Statistics lag behind a queue by nature: empty now, a million rows in a minute. The indexes are always right, and read
 # in order they skip what is known to be dead; a bitmap of them would not.
 HINT = "set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
 RING = "select pg_notify(:channel, :who)"
-# As the server has it (a replica may have to confirm), but never off: what is acknowledged is on disk.
-SYNCHRONOUS = "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')"
 PASSING = (
     pg.SerializationFailure,
     pg.DeadlockDetected,
@@ -82,6 +81,7 @@ class Postgres:
         self._offset = 0.0
         self._sampled_at = -CLOCK_LASTS_S
         self._durable = True
+        self._bound_hints: dict[tuple[Any, ...], str] = {}
         self._ears = Ears(target)
         self.statements = 0  # sent so far, for benchmarks
         self._connect(patience_s=0.0)
@@ -113,13 +113,11 @@ class Postgres:
             self._refuse_other_process()
             self._connect(PATIENCE_S)
             token = _token_of(self.now(), os.urandom(10))
-            written = self._bound(placeholders(sql), {**params, "token": token})
-            told = self._bound(placeholders(hint[0]), hint[1])
-            texts = [self._begin_text(False, self._timeout_s), written, "commit", told]
+            text, place = self._whole(sql, {**params, "token": token}, [self._hint(*hint)])
             try:
                 failpoint("express.before_commit")
                 failpoint("store.before_commit")
-                found = self._run_all("; ".join(texts), None)[2]  # after BEGIN and its settings
+                found = self._run_all(text, None)[place]
                 failpoint("store.after_commit")
                 return found[0][0] if found else None
             except StoreError:
@@ -137,12 +135,11 @@ class Postgres:
         with self._lock:
             self._refuse_other_process()
             self._connect(PATIENCE_S)
-            asked = self._bound(placeholders(sql), params)
-            told = [self._bound(placeholders(RING), {"channel": self.channel, "who": who}) for who in rings]
+            told = [self._hint(RING, {"channel": self.channel, "who": who}) for who in rings]
+            text, place = self._whole(sql, params, told)
             try:
                 failpoint("store.before_commit")
-                text = "; ".join([self._begin_text(False, self._timeout_s), asked, "commit", *told])
-                found = self._run_all(text, None)[2]  # after BEGIN and its settings
+                found = self._run_all(text, None)[place]
             except StoreError as error:
                 if self._is_lost():
                     raise Unknown(f"{self.url}: the connection was lost during COMMIT ({error})") from None
@@ -249,7 +246,7 @@ class Postgres:
             self.query(RING, told)
 
     def after_commit(self, sql: str, params: Params) -> None:
-        hint = self._bound(placeholders(sql), params)
+        hint = self._hint(sql, params)
         if hint not in self._hints:
             self._hints.append(hint)
 
@@ -304,9 +301,26 @@ class Postgres:
             # A writer that is frozen (SIGSTOP, a lost host) must not hold its locks for ever.
             f"set_config('idle_in_transaction_session_timeout', '{int(still_s * 1000)}', true)",
         ]
-        commit = SYNCHRONOUS if self._durable else "'off'"
+        commit = planned.SYNCHRONOUS if self._durable else "'off'"
         settings.append(f"set_config('synchronous_commit', {commit}, true)")
         return f"begin; select {', '.join(settings)}, {lock}({self._target.lock})"
+
+    def _whole(self, sql: str, params: Params, hints: Sequence[str]) -> tuple[str, int]:
+        """A transaction of this statement in one message, with hints behind it; at which place its answer comes."""
+        terms = {"patience": str(int(self._timeout_s * 1000)), "durable": self._durable, "lock": self._target.lock}
+        asked = self._bound(placeholders(sql), {**params, **terms})
+        if ":patience" not in sql:  # a function does by itself what else a transaction begins with
+            return "; ".join([self._begin_text(False, self._timeout_s), asked, "commit", *hints]), 2
+        return ("; ".join(["begin", asked, "commit", *hints]), 1) if hints else (asked, 0)
+
+    def _hint(self, sql: str, params: Params) -> str:
+        """Bound once: they are the same again and again, and a caller waits meanwhile."""
+        key = (sql, *params.values())
+        if key not in self._bound_hints:
+            if len(self._bound_hints) >= MOST_HINTS:
+                self._bound_hints.clear()
+            self._bound_hints[key] = self._bound(placeholders(sql), params)
+        return self._bound_hints[key]
 
     def _begin(self, text: str) -> None:
         if self._inside:

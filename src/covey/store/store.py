@@ -354,8 +354,10 @@ class Store(Families):
         lonely = 1 << 30 if idle else LONELY
         where: dict[str, Any] = {"queue": lane.queue, "kind": lane.kind, "limit": lane.most}
         rows = self.ask("claim_lane", pool=pool, now=now, lonely=lonely, **where)
-        frontier.note(began, time.monotonic(), lane.most, [(-row[13], row[-1], row[0]) for row in rows[:1]])
-        return [Claim(*row[:-1]) for row in rows]
+        claims = _claims(rows, lane.queue, lane.kind)
+        first = [(-claim.priority, row[8], claim.id) for claim, row in zip(claims[:1], rows, strict=False)]
+        frontier.note(began, time.monotonic(), lane.most, first)
+        return claims
 
     def take(
         self, turn: Turn, reports: Sequence[Report], sought: Sought, most: Mapping[str, int], now: int, *, idle: bool
@@ -389,8 +391,8 @@ class Store(Families):
         self._shortcut.note(began, time.monotonic(), len(reports) + len(rows), [])
         if not rows:
             return Taken(None, 0, 0, [])
-        *found, lanes, ended = msgspec.json.decode(rows[-1][2])
-        return Taken(tuple(found), lanes, ended, [Claim(*row[:-1]) for row in rows[:-1]])
+        *found, lanes, ended, queue, kind = msgspec.json.decode(rows.pop()[2])
+        return Taken(tuple(found), lanes, ended, _claims(rows, queue, kind))
 
     def _pending(self, lane: Lane, limit: int, suffix: str) -> Tuples:
         if not lane.serial:
@@ -460,6 +462,19 @@ _JOB_COLUMNS = (
     *("backoff_base", "backoff_cap_s", "jitter", "key", "unique_key", "keep_background", "batch", "labels"),
     *("created_by", "cwd"),
 )
+
+
+def _claims(rows: Tuples, queue: str, kind: Any) -> list[Claim]:
+    """Of one lane, as `claim_lane` answers them."""
+    claims = []
+    for id, fence, task, attempt, most, timeout_s, key, args, _, more in rows:
+        if more is None:
+            claim = Claim(id, fence, task, kind, attempt, most, timeout_s, queue, key, None, 0, 0, args, root_id=id)
+        else:
+            cwd, keeps, breaks, *rest = msgspec.json.decode(more)
+            claim = Claim(id, fence, task, kind, attempt, most, timeout_s, queue, key, cwd, keeps, breaks, args, *rest)
+        claims.append(claim)
+    return claims
 
 
 def _done_text(reports: Sequence[Report]) -> str:
