@@ -75,6 +75,7 @@ perform set_config('lock_timeout', :patience, true),
         pg_advisory_xact_lock_shared(:lock);"""
 # A plan is kept for as long as the session lasts: it must not be that of an empty table.
 SETTINGS = "set enable_seqscan = off set enable_bitmapscan = off"
+_BODY = re.compile(r"^begin$", re.MULTILINE)
 _INCLUDED = re.compile(r"<(\w+)>")
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 
@@ -91,7 +92,7 @@ def calls(statements: Mapping[str, str], prefix: str) -> dict[str, tuple[str, st
         else:
             text = _procedure(name, statements, prefix)
         if name in WHOLE:
-            text = text.replace("begin\n", f"begin{OPENING}\n", 1)
+            text = _BODY.sub(lambda match: match[0] + OPENING, text, count=1)
         body = _PARAMETER.sub(r"_\1", text)
         rest = (
             f"({taken}) returns table ({answer}) language plpgsql {SETTINGS} as "
