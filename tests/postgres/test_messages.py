@@ -11,6 +11,7 @@ from psycopg.pq import TransactionStatus
 
 from covey.core.model import Held
 from covey.engine.engine import Engine
+from covey.errors import StoreError, Unknown
 from covey.store.session import Session, _interposed
 from covey.testing import HandPool, child, command, python_task, until
 from covey.testing.hand import report
@@ -143,6 +144,26 @@ def test_who_waits_for_an_end_hears_of_it(engine: Engine, pool: HandPool) -> Non
         until(lambda: ear.wait(0.1), 5, "it is rung")
     finally:
         ear.close()
+
+
+@pytest.mark.parametrize("rings", [(), ("end",)])
+def test_a_message_that_fails_has_done_nothing_and_says_so(engine: Engine, rings: tuple[str, ...]) -> None:
+    dialect: Any = engine.store.dialect
+    with pytest.raises(StoreError, match="division by zero") as raised:
+        dialect.at_once("select 1 / 0, :patience, :durable, :lock", {}, rings=rings)
+    assert not isinstance(raised.value, Unknown)
+    assert not dialect._is_in_transaction()
+
+
+def test_a_message_whose_ring_fails_was_committed_but_nobody_knows_what_it_answered(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialect: Any = engine.store.dialect
+    monkeypatch.setattr(dialect, "channel", "x" * 100)  # longer than a channel may be
+    asked = "insert into {}config (key, value) values ('x', :patience) returning :durable, :lock"
+    with pytest.raises(Unknown):
+        dialect.at_once(asked.format(dialect.prefix), {}, rings=("end",))
+    assert engine.store.raw("select count(*) from {config} where key = 'x'") == [(1,)]
 
 
 def test_work_is_done_while_the_server_works(engine: Engine) -> None:

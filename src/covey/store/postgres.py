@@ -143,9 +143,10 @@ class Postgres:
             except StoreError as error:
                 if self._is_lost():
                     raise Unknown(f"{self.url}: the connection was lost during COMMIT ({error})") from None
-                if not self._is_in_transaction():
+                if self._is_in_transaction():
+                    self._run("rollback", None)
+                elif rings:  # it was a ring that failed, behind the COMMIT
                     raise Unknown(f"{self.url}: committed, but its answer is lost ({error})") from None
-                self._run("rollback", None)
                 raise
         failpoint("store.after_commit")
         return found
