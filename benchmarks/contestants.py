@@ -12,18 +12,24 @@ from .contest import Contestant
 
 @dataclass(frozen=True)
 class Entry:
-    """A peer by the name that people type. ``least``: the oldest Python that it runs on."""
+    """A peer by the name that people type.
+
+    ``least``: the oldest Python that it runs on. ``tags``: its wheels are for systems with a newer C library than many
+    have, but run on older ones once they use the system's SQLite instead of the one they bring.
+    """
 
     module: str
     needs: tuple[str, ...]
     variant: str = ""
     least: tuple[int, int] = (3, 11)
+    tags: str = ""
 
     def ready(self) -> Contestant:
         """Installed; raises Missing if that cannot be done."""
         if not self.needs:
             return Contestant(self.module, Path(sys.executable))
-        return Contestant(self.module, environments.install(self.module, self.needs, self.least), self.variant)
+        python = environments.install(self.module, self.needs, self.least, self.tags)
+        return Contestant(self.module, python, self.variant)
 
 
 REDIS = "redis[hiredis]"
@@ -38,7 +44,7 @@ PEERS: dict[str, dict[str, Entry]] = {
         "huey-nosync": Entry("huey", HUEY, "nosync"),
         "litequeue": Entry("litequeue", ("litequeue",)),
         "persist-queue": Entry("persistqueue", ("persist-queue",)),
-        "honker": Entry("honker", ("honker",)),
+        "honker": Entry("honker", ("honker",), tags="manylinux_2_38_x86_64"),
     },
     "redis": {
         "rq": Entry("rq", RQ),

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ class Missing(Exception):
     """It cannot be had here; the text says why."""
 
 
-def install(name: str, packages: Sequence[str], least: tuple[int, int] = (3, 11)) -> Path:
+def install(name: str, packages: Sequence[str], least: tuple[int, int] = (3, 11), tags: str = "") -> Path:
     """The interpreter that has the peer."""
     home = PLACE / "peers" / name
     python, ready = home / "bin" / "python", home / "ready"
@@ -38,10 +39,32 @@ def install(name: str, packages: Sequence[str], least: tuple[int, int] = (3, 11)
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise Missing(f"not installed within {LIMIT_S:g} s") from None
-    if done.returncode:
+    if done.returncode and not (tags and _unpack_wheels(name, packages, tags, home, python)):
         raise Missing(_last_error(done.stderr))
     ready.write_text(repr(packages))
     return python
+
+
+def _unpack_wheels(name: str, packages: Sequence[str], tags: str, home: Path, python: Path) -> bool:
+    """The packages as they are for another system, with this one's SQLite in them; whether that can be imported."""
+    wheels = home / "wheels"
+    fetch = ["pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--platform", tags, "-d", str(wheels)]
+    if subprocess.run([sys.executable, "-m", *fetch, *packages], capture_output=True, timeout=LIMIT_S).returncode:
+        return False
+    (site,) = home.glob("lib/python*/site-packages")
+    for wheel in wheels.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(site)
+    for brought in site.glob("*.libs/libsqlite3*"):
+        shutil.copyfile(_system_sqlite(), brought)
+    return subprocess.run([str(python), "-c", f"import {name}"], capture_output=True).returncode == 0
+
+
+def _system_sqlite() -> Path:
+    name, own = "usr/lib/*-linux-gnu/libsqlite3.so.0", PLACE / "debian"
+    if not any(Path("/").glob(name)) and not any(own.glob(name)):
+        _unpack(["libsqlite3-0"], own)
+    return next(path for place in (Path("/"), own) for path in place.glob(name))
 
 
 def _interpreter(least: tuple[int, int]) -> str:
