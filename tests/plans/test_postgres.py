@@ -102,6 +102,7 @@ EXPECTED = {
     "lane_behind_locked": ["Index Scan using jobs_pkey"],
     "owned_lane_locked": ["Index Scan using jobs_lane"],
     "ready_lanes": ["jobs_ready"],
+    "ready_behind": ["Index Scan using jobs_pkey"],
     "claim": ["jobs_pkey", "payloads_pkey"],
     "claim_lane": ["Index Scan using jobs_ready", "jobs_pkey", "payloads_pkey"],
     "complete": ["jobs_pkey", "edges_waits_for"],

@@ -11,7 +11,7 @@ import pytest
 
 from covey.engine.engine import Engine
 from covey.store import frontier
-from covey.testing import HandPool, command, until
+from covey.testing import HandPool, command, python_task, until
 from covey.testing.hand import report
 from covey.testing.postgres import Given, Server
 
@@ -71,6 +71,23 @@ def test_from_the_frontier_every_job_is_claimed_once_and_in_order(engine: Engine
         made += [each.id for each in engine.enqueue([command() for _ in range(40)])]
         until(all_seen, 20, "all of them; that there is nothing is believed for a moment too")
     assert seen == made
+
+
+def test_that_there_was_nothing_is_not_believed_of_jobs_that_came_later(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slow looks are kept for a minute here: who is enqueued meanwhile must not wait that long."""
+    monkeypatch.setattr(frontier, "SLOW_S", -1.0)
+    monkeypatch.setattr(frontier, "JOB_S", 0.0)
+    monkeypatch.setattr(frontier, "SHARE", 1_000_000)
+    pool = HandPool(engine)
+    for _ in range(5):
+        assert pool.claim(5) == []
+    for _ in range(3):
+        made = [each.id for each in engine.enqueue([command(), command(queue="other"), python_task()])]
+        claims = pool.claim(5)
+        assert [claim.id for claim in claims] == made
+        pool.turn(*(report(claim, "success") for claim in claims), want=5)
 
 
 def test_what_comes_in_before_the_frontier_waits_for_the_next_whole_look(engine: Engine, hasty: None) -> None:

@@ -28,6 +28,7 @@ Key = tuple[int, int, int]  # priority, seq, id
 class Frontier(Struct):
     """Of one lane."""
 
+    lasts_s: float = LASTS_S
     slow: int = 0
     until: float = 0.0
     key: Key | None = None  # go on from here …
@@ -49,7 +50,7 @@ class Frontier(Struct):
         took = ended - began
         self.slow = self.slow + 1 if took > SLOW_S + jobs * JOB_S else 0
         if self.slow >= SLOW_LOOKS:
-            self.until = ended + max(LASTS_S, took * SHARE)
+            self.until = ended + max(self.lasts_s, took * SHARE)
             self.key = self.newest = None
             self.advance(rows)
 
@@ -59,11 +60,15 @@ class Frontier(Struct):
 
 
 class Survey(Struct):
-    """Which lanes have work: a look at all of them passes the same dead entries, so it is kept for a while too."""
+    """Which lanes have work: a look at all of them passes the same dead entries, so it is kept for a while too.
+
+    That there was none is believed only of jobs up to ``newest``.
+    """
 
     slow: int = 0
     until: float = 0.0
     lanes: Rows = []
+    newest: int | None = None
 
     def known(self, now: float) -> Rows | None:
         return self.lanes if now < self.until else None

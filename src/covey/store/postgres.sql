@@ -79,13 +79,21 @@ where state = 'pending' and queue = :queue and kind = :kind and priority = :prio
 order by seq, id limit :limit
 
 -- name: newest_id
-select last_value from {jobs_id_seq}
+select case when is_called then last_value else 0 end from {jobs_id_seq}
 
 -- name: lane_behind
 -- By id alone: with the queue's own condition the planner would pass all the dead again.
 select -priority, seq, id, kind, queue, null from {jobs}
 where id > :newest and state in ('pending', '') and queue = :queue and kind = :kind
 order by id limit :limit
+
+-- name: ready_behind
+-- Where the whole look has found nothing: lanes of jobs that came later.
+select distinct queue, kind
+from (select queue, kind from {jobs}
+      where id > :newest and state in ('pending', '') and kind {in_texts:kinds}
+        and (:queues::text is null or queue {in_texts:queues})
+      order by id limit 100) as fresh
 
 -- name: claim
 -- The rows are locked already, and looked up by id: with a plain `state = 'pending'` the planner, whose statistics lag

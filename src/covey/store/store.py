@@ -29,6 +29,8 @@ from .frontier import Frontier, Survey
 Tuples = list[tuple[Any, ...]]
 Found = tuple[Any, ...]  # last turn's number, stop_requested_at, seal, cancels, due_at, deadline_at, has_rules
 
+SHORTCUT_S = 10.0
+
 # Statements that are asked inside a turn with a lock on what they find, and elsewhere without.
 LOCKED = ("lane", "free_lane", "owned_lane", "lane_from", "lane_behind")
 
@@ -81,7 +83,8 @@ class Store(Families):
                 self._sql[f"{name}_locked"] = f"{self._sql[name]}\nfor no key update skip locked"
         self._calls: dict[str, str] = {}
         self._frontiers: dict[tuple[str, str], Frontier] = {}
-        self._shortcut = Frontier()  # of `take`: not taken for a while once it has become slow
+        # Of `take`: not taken for a while once it has become slow. Long, for the usual way has slow looks of its own.
+        self._shortcut = Frontier(lasts_s=SHORTCUT_S)
         self._surveys: dict[Sought | str, Survey] = {}  # by what was asked
 
     def plan(self) -> None:
@@ -300,10 +303,9 @@ class Store(Families):
             self._lock("lock_pools", pools=json_text(pools))
         if sought is None:
             return self.look_at_pools(pools), None
-        survey = self._surveys.setdefault(sought, Survey())
-        began = time.monotonic()
-        if (known := survey.known(began)) is not None:
+        if (known := self._known_lanes(sought)) is not None:
             return self.look_at_pools(pools), known
+        survey, began = self._surveys[sought], time.monotonic()
         first = (self._text("pool_for_turn"), {"pool": pools[0]})
         found, lanes = self.dialect.queries(first, (self._text("ready_lanes"), sought.asked()))
         survey.note(began, time.monotonic(), lanes)
@@ -323,7 +325,20 @@ class Store(Families):
 
     def busy_lanes(self, sought: Sought) -> Tuples:
         """(queue, kind) of everything of that sort that waits."""
+        if self.dialect.row_locks and (known := self._known_lanes(sought)) is not None:
+            return known
         return self._surveyed(sought, lambda: self.ask("ready_lanes", **sought.asked()))
+
+    def _known_lanes(self, sought: Sought) -> Tuples | None:
+        """What the last look found, if looks are slow; where that was nothing, what has come since."""
+        survey = self._surveys.setdefault(sought, Survey())
+        known = survey.known(time.monotonic())
+        if known == [] and survey.newest is not None:
+            return self.ask("ready_behind", newest=survey.newest, **sought.asked())
+        if known is None:
+            # Before the look that is to come: whatever is committed later has a higher id, or waits for the next one.
+            survey.newest = self.value("newest_id") if survey.slow else None
+        return known
 
     def ready_counts(self, kinds: Sequence[str], limit: int) -> Tuples:
         """(queue, kind, how many wait, counted no further than ``limit``) of everything that waits."""
