@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -31,6 +32,10 @@ settings.register_profile(
     "covey", deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 settings.load_profile("covey")
+
+# A shell that runs something in the background has it ignore Ctrl-C, and what ignores it passes that on.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
