@@ -230,7 +230,7 @@ def _beside_peers(quick: bool, jobs: int) -> Iterator[Figure | Remark]:
         ("≥", 1.2), 2, given=ratio_of_pairs(mine, theirs),
     )  # fmt: skip
     yield Remark(NAME, f"drain, covey ÷ {best}, pair by pair: {spread(mine, theirs)}")
-    yield from _pickup(60 if quick else 200, there)
+    yield from _pickup(60 if quick else 600, there)  # the p99 of 200 would be one of the two worst
 
 
 # ── pick-up ─────────────────────────────────────────────────────────────────────────────────────────────────────────
