@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from ..core.model import Claim
 
+COLLECT_S = 0.002  # once all are handed out: between two looks at what workers have sent
 PIECE = 25  # about a quarter of a millisecond: so long an answer may wait for us
 
 

@@ -34,7 +34,7 @@ from .crew import Crew
 from .dispatch import Dispatch
 from .exchange import Exchange
 from .forking import Nursery
-from .landing import Landing
+from .landing import COLLECT_S, Landing
 from .lookout import LOOK_S, Lookout
 from .member import Member, small_jobs
 from .roster import Roster
@@ -44,7 +44,6 @@ from .verdict import explain_stop, lost_report
 from .window import Window
 
 HOT_CLAIMS = 16  # claims in one turn, and jobs ahead per worker, that make a stream of tiny jobs
-COLLECT_S = 0.002  # between two looks at what workers have sent, while a server works
 HOT_NAPS, HOT_NAP_S = 4, 0.0005
 WAITING_S = 0.050  # how long a claim may wait here for a worker before it goes back
 KILL_GRACE_S = 0.5  # TERM to KILL when the pool itself is in a hurry
@@ -86,8 +85,7 @@ class Pool:
         self._unsent: list[Report] = []
         self._waiting: list[tuple[float, Claim]] = []
         self._landing = Landing(self.place)
-        self._stopping = False
-        self._signals = 0
+        self._stopping, self._signals = False, 0
         self._kill_at: float | None = None
         self._killed_at: float | None = None
         self._rejoin_at: float | None = None  # when to try again to register

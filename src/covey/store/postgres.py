@@ -21,10 +21,11 @@ import psycopg
 from psycopg import errors as pg
 
 from ..env import failpoint
-from ..errors import Busy, SchemaError, StoreError, Undone, Unknown
+from ..errors import StoreError, Undone, Unknown
 from . import planned
 from .bulk import Insert, answers, insert_of, placeholders
 from .dialect import STILL_S, Listener, Params
+from .explained import explained, first_line
 from .listening import Ears
 from .session import Session
 from .statements import MACROS, written_out
@@ -45,14 +46,6 @@ MOST_HINTS = 1000  # one for each queue, kind and priority
 # in order they skip what is known to be dead; a bitmap of them would not.
 HINT = "set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
 RING = "select pg_notify(:channel, :who)"
-PASSING = (
-    pg.SerializationFailure,
-    pg.DeadlockDetected,
-    pg.LockNotAvailable,
-    pg.UniqueViolation,  # somebody else took the key between our look and our insert
-    pg.ForeignKeyViolation,  # somebody else removed the job
-    pg.QueryCanceled,
-)
 
 
 class Postgres:
@@ -487,24 +480,8 @@ class Postgres:
             raise StoreError(f"this queue was opened by pid {self._pid}; open it anew after a fork")
 
     def _explained(self, error: psycopg.Error) -> StoreError:
-        """The server's error as one line that says what, which, what now."""
-        said = f"{self.url}: {first_line(error)}"
-        if self._brief and isinstance(error, pg.LockNotAvailable):
-            return Busy(said)
-        if self._is_lost() or isinstance(error, PASSING):
-            return Undone(said)
-        if isinstance(error, pg.ReadOnlySqlTransaction):
-            self._unfit = True
-            return StoreError(f"{said}; the server is read-only: a standby, or in recovery")
-        if isinstance(error, pg.InsufficientPrivilege):
-            return StoreError(f"{said}; grant this user the rights, or use another one")
-        if isinstance(error, pg.UndefinedTable | pg.UndefinedColumn | pg.InvalidSchemaName):
-            return SchemaError(f"{said}; these are not the tables of this Covey: upgrade it, or run `covey db migrate`")
-        return StoreError(said)
-
-
-def first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        self._unfit = self._unfit or isinstance(error, pg.ReadOnlySqlTransaction)
+        return explained(error, self.url, lost=self._is_lost(), brief=self._brief)
 
 
 def _token_of(micros: int, dice: bytes) -> str:

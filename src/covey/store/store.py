@@ -25,6 +25,7 @@ from . import statements
 from .dialect import STILL_S, Dialect, Listener
 from .families import Families, json_text
 from .frontier import Frontier, Survey
+from .taking import Taken, claims_of, done_text
 
 Tuples = list[tuple[Any, ...]]
 Found = tuple[Any, ...]  # last turn's number, stop_requested_at, seal, cancels, due_at, deadline_at, has_rules
@@ -63,15 +64,6 @@ class Done(NamedTuple):
     child_no: int | None
     lane: int | None
     waited_for: int
-
-
-class Taken(NamedTuple):
-    """What came of a turn in one message; without its pool's row, nothing."""
-
-    found: Found | None
-    lanes: int  # that have work
-    ended: int  # jobs that were reported
-    claims: list[Claim]
 
 
 class Store(Families):
@@ -226,7 +218,7 @@ class Store(Families):
 
         The ids of those that were still the reporter's to end; and of these the ones whose family must know.
         """
-        rows = self.ask("complete", pool=pool, done=_done_text(reports), now=now, flat=False)
+        rows = self.ask("complete", pool=pool, done=done_text(reports), now=now, flat=False)
         kin = [Done(*row) for row in rows if row[1] is not None or row[3] is not None or row[4]]
         return {row[0] for row in rows}, kin
 
@@ -369,7 +361,7 @@ class Store(Families):
         lonely = 1 << 30 if idle else LONELY
         where: dict[str, Any] = {"queue": lane.queue, "kind": lane.kind, "limit": lane.most}
         rows = self.ask("claim_lane", pool=pool, now=now, lonely=lonely, **where)
-        claims = _claims(rows, lane.queue, lane.kind)
+        claims = claims_of(rows, lane.queue, lane.kind)
         first = [(-claim.priority, row[8], claim.id) for claim, row in zip(claims[:1], rows, strict=False)]
         frontier.note(began, time.monotonic(), lane.most, first)
         return claims
@@ -394,7 +386,7 @@ class Store(Families):
                 "lonely": 1 << 30 if idle else LONELY,
                 "told": len(reports),
                 "most": json_text(most),
-                "done": _done_text(reports),
+                "done": done_text(reports),
                 "results": json_text([(r.id, r.result) for r in reports if r.result is not None]),
                 "draining": turn.draining,
                 "zygote_pid": zygote_pid,
@@ -407,7 +399,7 @@ class Store(Families):
         if not rows:
             return Taken(None, 0, 0, [])
         *found, lanes, ended, queue, kind = msgspec.json.decode(rows.pop()[2])
-        return Taken(tuple(found), lanes, ended, _claims(rows, queue, kind))
+        return Taken(tuple(found), lanes, ended, claims_of(rows, queue, kind))
 
     def _pending(self, lane: Lane, limit: int, suffix: str) -> Tuples:
         if not lane.serial:
@@ -477,23 +469,6 @@ _JOB_COLUMNS = (
     *("backoff_base", "backoff_cap_s", "jitter", "key", "unique_key", "keep_background", "batch", "labels"),
     *("created_by", "cwd"),
 )
-
-
-def _claims(rows: Tuples, queue: str, kind: Any) -> list[Claim]:
-    """Of one lane, as `claim_lane` answers them."""
-    claims = []
-    for id, fence, task, attempt, most, timeout_s, key, args, _, more in rows:
-        if more is None:
-            claim = Claim(id, fence, task, kind, attempt, most, timeout_s, queue, key, None, 0, 0, args, root_id=id)
-        else:
-            cwd, keeps, breaks, *rest = msgspec.json.decode(more)
-            claim = Claim(id, fence, task, kind, attempt, most, timeout_s, queue, key, cwd, keeps, breaks, args, *rest)
-        claims.append(claim)
-    return claims
-
-
-def _done_text(reports: Sequence[Report]) -> str:
-    return json_text([(r.id, r.fence, r.worker, r.started_at, r.exit_code, r.info) for r in reports])
 
 
 def _job_values(id: int, spec: Spec, run_at: int | None, now: int) -> tuple[Any, ...]:
