@@ -22,7 +22,7 @@ from typing import Any
 import apsw
 
 from covey.compose import open_engine
-from covey.core.model import Report
+from covey.core.model import Report, Want
 from covey.engine.engine import Engine
 from covey.testing import HandPool, child, python_task
 from covey.worker import wire
@@ -33,6 +33,7 @@ RECORD = Path(__file__).with_name("costs.json")
 NAME = "costs"
 BATCH = 100  # jobs of one turn
 JOBS = 200  # that a count is taken over
+WAITING = 2000  # where queues are full: as many for every count, so that filling them does not count
 START = 1_800_000_000_000_000
 
 Work = Callable[[Engine, HandPool, int], None]
@@ -56,6 +57,15 @@ def drain(engine: Engine, pool: HandPool, jobs: int) -> None:
     reports: list[Report] = []
     for _ in range(jobs // BATCH + 1):
         reply = pool.turn(*reports, want=BATCH)
+        reports = [Report(each.id, each.fence, "success", START, START, "w1") for each in reply.claims]
+
+
+def drain_queues(engine: Engine, pool: HandPool, jobs: int) -> None:
+    """The same from many queues. The places for coroutines stay free: nothing may be read in vain for them."""
+    reports: list[Report] = []
+    for _ in range(jobs // BATCH + 1):
+        want = Want(None, {"sync": BATCH, "async": 4 * BATCH}, 5 * BATCH, bound=BATCH)
+        reply = pool.turn(*reports, wants=[want])
         reports = [Report(each.id, each.fence, "success", START, START, "w1") for each in reply.claims]
 
 
@@ -85,10 +95,12 @@ def frames(engine: Engine, pool: HandPool, jobs: int) -> None:
         wire.unframe(bytearray(wire.frame(wire.Done(serial, report))))
 
 
+QUEUES = {drain: 1, drain_queues: 20}  # that are full before the work begins
 WORKS: dict[str, Work] = {
     "enqueue, one by one": enqueue_one,
     "enqueue, 100 at once": enqueue_many,
     "drain, 100 a turn": drain,
+    "drain of 20 queues": drain_queues,
     "look, nothing there": look,
     "trees of ten": tree,
     "frames to a worker and back": frames,
@@ -106,8 +118,8 @@ def ready(url: str, work: Work, jobs: int) -> Iterator[tuple[Engine, HandPool]]:
         pool.beat()
         engine.enqueue([python_task("t")])
         pool.succeed(pool.claim_one())
-        if work is drain:
-            engine.enqueue([python_task("t", "x" * 100) for _ in range(jobs)])
+        if queues := QUEUES.get(work, 0):
+            engine.enqueue([python_task("t", "x" * 100, queue=f"q{n % queues}") for n in range(WAITING)])
         yield engine, pool
     finally:
         engine.close()

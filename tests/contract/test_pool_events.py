@@ -83,6 +83,14 @@ def test_a_type_without_room_leaves_its_jobs_and_others_go_on(engine: Engine) ->
     assert [claim.queue for claim in pool.turn(wants=wants).claims] == ["shell"]
 
 
+def test_a_type_that_is_full_hides_nothing_from_another_that_shares_its_queues(engine: Engine) -> None:
+    """Two queues, so that they are merged. Nobody has looked for the first, so nothing is known to be empty."""
+    engine.enqueue([python_task(queue="shell"), python_task(queue="notebook")])
+    pool = HandPool(engine, queues=("notebook", "shell"))
+    full, free = (Want(("notebook", "shell"), {"sync": 2}, 2, bound=bound) for bound in (0, 2))
+    assert [claim.queue for claim in pool.turn(wants=[full, free]).claims] == ["shell", "notebook"]
+
+
 def test_a_pool_with_types_is_drained_when_each_of_them_is(engine: Engine) -> None:
     engine.enqueue([command(queue="shell")])
     pool = HandPool(engine, queues=("notebook", "shell"))

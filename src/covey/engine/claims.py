@@ -67,9 +67,13 @@ class Claims:
     def _take_merged(self, pool: int, want: Want, found: list[Lane], lanes: Lanes) -> list[Claim]:
         chosen: list[int] = []
         left, bound, plain, seen = dict(want.places), _bound(want), lanes.plain, False
-        for id, kind, queue, lane in self._store.ready(found, want.limit, locked=True):
+
+        def room(kind: str) -> bool:
+            return left[kind] > 0 and (bound > 0 or kind == "async")
+
+        for id, kind, queue, lane in self._store.ready(found, want.limit, locked=True, room=room):
             seen = True
-            if left[kind] > 0 and (bound > 0 or kind == "async") and (plain or lanes.admits(id, queue, lane)):
+            if room(kind) and (plain or lanes.admits(id, queue, lane)):
                 left[kind] -= 1
                 bound -= kind != "async"
                 chosen.append(id)
@@ -77,7 +81,8 @@ class Claims:
                     break
         if not seen:
             for each in found:
-                self._is_dry(each)
+                if room(each.kind):  # else nobody looked
+                    self._is_dry(each)
         claims = self._store.claim(pool, chosen, self._now, idle=want.idle) if chosen else []
         lanes.taken(claims)
         return claims

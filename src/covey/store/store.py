@@ -261,20 +261,22 @@ class Store(Families):
 
     # ── claims ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def ready(self, lanes: Sequence[Lane], limit: int, *, locked: bool = False) -> Iterator[tuple[Any, ...]]:
+    def ready(
+        self, lanes: Sequence[Lane], limit: int, *, locked: bool = False, room: Callable[[str], bool] = bool
+    ) -> Iterator[tuple[Any, ...]]:
         """(id, kind, queue, lane) of the jobs to be claimed next, in order, from several lanes merged.
 
-        About ``limit`` will be taken: of each lane its share is read, and more only when that was not enough.
+        About ``limit`` will be taken: of each lane its share is read, and more only while its kind still has ``room``.
         ``locked``: nobody else can claim them meanwhile, and those that somebody else is about to are left out.
         """
         share = limit // max(1, len(lanes)) + 4
         suffix = "_locked" if locked and self.dialect.row_locks else ""
-        merged = heapq.merge(*(self._lane(lane, min(share, limit), suffix) for lane in lanes))
+        merged = heapq.merge(*(self._lane(lane, min(share, limit), suffix, room) for lane in lanes))
         return (row[2:] for row in merged)
 
-    def _lane(self, lane: Lane, share: int, suffix: str) -> Iterator[tuple[Any, ...]]:
+    def _lane(self, lane: Lane, share: int, suffix: str, room: Callable[[str], bool]) -> Iterator[tuple[Any, ...]]:
         given = 0
-        while True:
+        while room(lane.kind):
             size = min(share, lane.most)
             rows = self._pending(lane, size, suffix)
             yield from rows[given:]
