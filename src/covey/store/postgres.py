@@ -23,7 +23,7 @@ from psycopg import errors as pg
 from ..env import failpoint
 from ..errors import StoreError, Undone, Unknown
 from . import planned
-from .bulk import Insert, answers, insert_of, placeholders
+from .bulk import Insert, answers, insert_of, placeholders, written
 from .dialect import STILL_S, Listener, Params
 from .explained import explained, first_line
 from .listening import Ears
@@ -384,14 +384,15 @@ class Postgres:
     def _run_all(self, text: str, params: Params | None) -> list[list[tuple[Any, ...]]]:
         """The rows of each statement."""
         db = self._session()
+        text = self._bound(text, params)
         if self._unsent:
             self.statements += len(self._unsent)
-            text, params = "; ".join([*self._unsent, self._bound(text, params)]), None
+            text = "; ".join([*self._unsent, text])
             self._begun, self._unsent = self._inside, []
         self.statements += 1
         try:
             cursor = db.cursor()
-            cursor.execute(text.encode(), params)
+            cursor.execute(text.encode())
             found = [cursor.fetchall() if cursor.description is not None else []]
             while cursor.nextset():
                 found.append(cursor.fetchall() if cursor.description is not None else [])
@@ -400,7 +401,9 @@ class Postgres:
             raise self._explained(error) from error
 
     def _bound(self, text: str, params: Params | tuple[Any, ...] | None) -> str:
-        return text if params is None else psycopg.ClientCursor(self._session()).mogrify(text.encode(), params)
+        if params is None:
+            return text
+        return written(text, params) or psycopg.ClientCursor(self._session()).mogrify(text.encode(), params)
 
     def _copy(self, insert: Insert, rows: Iterable[Any]) -> None:
         if self._unsent:
