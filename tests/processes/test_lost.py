@@ -149,14 +149,17 @@ def test_a_family_whose_worker_and_zygote_are_killed_together_is_gone_and_its_jo
 
 @pytest.mark.parametrize("also", ["worker", "zygote"])
 def test_a70_nothing_survives_when_another_process_is_killed_together_with_the_pool(yard: Yard, also: str) -> None:
-    """Also a function that holds the interpreter: the kernel ends it when the pool's end of a pipe is closed."""
+    """Also a function that holds the interpreter: the kernel ends it when the pool's end of a pipe is closed. And a
+    coroutine that blocks its loop, with what it has started: a thread listens for it."""
     pool = yard.pool(count=2).started()
     yard.shell(FAMILY.format("pids"))
     yard.call("arest", 1000, kind="async")
     yard.call("hold_the_gil", 1000)
     pids = list(map(int, yard.trace("pids", 3)))
     yard.trace("traces", 2)
-    everything = [*pool.processes(), *pids]
+    yard.call("ablocks_beside_a_child", "never", kind="async")
+    (child,) = yard.trace("blocks")
+    everything = [*pool.processes(), *pids, int(child)]
     (other,) = [pool.zygote] if also == "zygote" else [_parent(pids[0])]
     os.kill(pool.pid, signal.SIGSTOP)  # so that it cannot react in between
     os.kill(other, signal.SIGKILL)

@@ -325,6 +325,12 @@ async def ablocks(name: str) -> None:
     wait_for(name)
 
 
+@app.task
+async def ablocks_beside_a_child(name: str) -> None:
+    leave_trace(subprocess.Popen(["sleep", "1000"]).pid, "blocks")
+    wait_for(name)
+
+
 # ── rude ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -8,8 +8,10 @@ import contextvars
 import inspect
 import io
 import os
+import select
 import signal
 import sys
+import threading
 from typing import Any
 
 from ..core.model import Report
@@ -43,14 +45,19 @@ class Coroutines:
         self._station.jobs.setblocking(False)
         self._station.ready()
         loop.add_reader(self._station.jobs, self._on_jobs)
-        loop.add_reader(self._station.reports, self._on_pool_gone)
+        threading.Thread(target=self._end_with_pool, name="covey-lifeline", daemon=True).start()
         await self._ended.wait()
         while self._running:  # the pool wants no more of us, but it waits for these
             await asyncio.wait([task for _, task in self._running.values()])
 
-    @staticmethod
-    def _on_pool_gone() -> None:
-        """Nobody hears our reports any more. What runs here may run elsewhere soon: it must not go on."""
+    def _end_with_pool(self) -> None:
+        """Nobody hears our reports any more: what runs here may run elsewhere soon, and must not go on.
+
+        A thread of its own, because a coroutine that blocks would keep the loop from hearing it.
+        """
+        poll = select.poll()
+        poll.register(self._station.reports, 0)  # only its end
+        poll.poll()
         family.end_all(grace_s=0)
         os._exit(0)
 
