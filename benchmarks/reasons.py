@@ -10,6 +10,10 @@ SYNCS_LATER = "synchronous=NORMAL: what has returned may be lost by a power cut"
 ONE_ROW = (
     "the same wait for the disk, but one row and no fair lock: Covey writes two, passes the gate and rings the bell"
 )
+FORGETS = (
+    f"{SYNCS_LATER}; a finished job leaves nothing, where Covey keeps a row; and Covey's pool first learns how short"
+    " the jobs are"
+)
 FROM_MEMORY = "Redis answers from memory and syncs once a second; Covey waits for the disk"
 STATEMENTS = "one insert; Covey takes a shared lock, writes two rows and a receipt, and notifies"
 ARRAYS = "one insert of arrays into one table; Covey copies into two, after checks"
@@ -36,6 +40,7 @@ REASONS = {
     ("sqlite", "p99", "litequeue"): SYNCS_LATER,
     ("sqlite", "p50", "honker"): SYNCS_LATER,
     ("sqlite", "p99", "honker"): SYNCS_LATER,
+    ("sqlite", "backlog", "honker"): FORGETS,
     ("redis", "one", ANY): FROM_MEMORY,
     ("redis", "p50", ANY): f"{FROM_MEMORY} twice, at the enqueue and at the claim",
     ("redis", "p99", ANY): f"{FROM_MEMORY} twice, at the enqueue and at the claim",

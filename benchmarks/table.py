@@ -49,6 +49,7 @@ MEASURES = (
     Measure("memory", "memory a worker", "MiB", False),
 )
 COMMANDS = (Measure("commands", "commands", "/s", True),)
+BACKLOG = "backlog"
 # What is measured in one go and fails in one go, in the words of the columns.
 PARTS = {
     "enqueue": "enqueue one and many",
@@ -69,13 +70,22 @@ def measures_of(family: str) -> tuple[Measure, ...]:
     return COMMANDS if family == "commands" else MEASURES
 
 
+def backlogs_of(results: dict[str, Any]) -> tuple[Measure, ...]:
+    """A measure for each size, smallest first."""
+    sizes = sorted({int(size) for found in results.values() for size in found.get("backlog", {})})
+    return tuple(Measure(f"{BACKLOG}:{size}", f"drain of {size:,}", "/s", True) for size in sizes)
+
+
 def rounds(found: dict[str, Any], key: str) -> list[float]:
     """The figure, round by round, without those in which it failed."""
     return list(_by_number(found, key).values())
 
 
 def _by_number(found: dict[str, Any], key: str) -> dict[int, float]:
-    """The server's share of idle CPU is part of it."""
+    """The server's share of idle CPU is part of it. A backlog is drained once."""
+    part, _, size = key.partition(":")
+    if part == BACKLOG:
+        return {0: found[BACKLOG][size]} if size in found.get(BACKLOG, {}) else {}
     told = {number: each for number, each in enumerate(found["rounds"]) if each.get(key) is not None}
     return {number: each[key] + (each["idle_server"] if key == "idle" else 0) for number, each in told.items()}
 
@@ -111,11 +121,11 @@ class Loss:
 
 def losses(book: dict[str, Any]) -> Iterator[Loss]:
     for family, results in in_order(book):
-        for measure in measures_of(family):
+        for measure in (*measures_of(family), *backlogs_of(results)):
             for name in results:
                 found = ratio(results, name, measure.key)
                 if found is not None and not measure.wins(found):
-                    yield Loss(family, measure, name, found, reason(family, measure.key, name))
+                    yield Loss(family, measure, name, found, reason(family, measure.key.partition(":")[0], name))
 
 
 def unexplained(book: dict[str, Any]) -> list[str]:
@@ -241,14 +251,14 @@ def _elsewhen(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[str]:
 
 
 def _backlogs(results: dict[str, Any]) -> Iterator[str]:
-    sizes = sorted({int(size) for found in results.values() for size in found.get("backlog", {})})
-    if not sizes:
+    measures = backlogs_of(results)
+    if not measures:
         return
-    yield "| drain by backlog, /s | " + " | ".join(f"{size:,}" for size in sizes) + " | greatest ÷ 10,000 |"
-    yield "|---" * (len(sizes) + 2) + "|"
+    yield "| | " + " | ".join(f"{each.title}, {each.unit}" for each in measures) + " | greatest ÷ 10,000 |"
+    yield "|---" * (len(measures) + 2) + "|"
     for name, found in results.items():
-        if rates := {int(size): rate for size, rate in found.get("backlog", {}).items()}:
-            cells = [f"{rates[size]:,.0f}" if size in rates else "–" for size in sizes]
+        if rates := {int(size): rate for size, rate in found.get(BACKLOG, {}).items()}:
+            cells = [_cell(results, name, measure) for measure in measures]
             kept = f"{rates[max(rates)] / rates[10_000]:.2f}" if rates.get(10_000) and max(rates) > 10_000 else "–"
             yield f"| {name} | " + " | ".join(cells) + f" | {kept} |"
 

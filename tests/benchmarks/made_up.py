@@ -64,14 +64,22 @@ class Cell:
 
 
 def cells(page: str, family: str) -> dict[tuple[str, str], Cell]:
-    """(peer, measure) → what the family's first table says."""
+    """(peer, measure) → what the family's tables of figures say: the first, and that of backlogs."""
     section = page.partition(f"### {TITLES[family]}\n")[2].partition("\n### ")[0]
-    head, _, *rows = _first_table(section)
+    found = _cells(_first_table(section))
+    _, mark, rest = section.partition("| | drain of ")
+    return found | _cells(_first_table(mark + rest)) if mark else found
+
+
+def _cells(lines: list[str]) -> dict[tuple[str, str], Cell]:
+    head, _, *rows = lines
     titles = [title.rpartition(", ")[0] for title in _row(head)[1:]]
     found: dict[tuple[str, str], Cell] = {}
     for line in rows:
         name, *texts = _row(line)
         for title, text in zip(titles, texts, strict=True):
+            if not title:  # a figure of its own, not beside a peer's
+                continue
             match = re.fullmatch(r"(\*\*)?([^ (*]+)(?: \(([^)]+)\))?(\*\*)?", text)
             assert match, f"no cell: {text!r}"
             assert bool(match[1]) == bool(match[4]), text

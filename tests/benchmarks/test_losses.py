@@ -41,6 +41,16 @@ def test_peers_that_win_for_the_same_reason_share_a_row() -> None:
     assert f"| redis: enqueue one | rq 0.50, arq 0.50, saq 0.50 | {reasons.FROM_MEMORY} |" in page
 
 
+def test_a_backlog_that_a_peer_drains_faster_is_a_loss_and_only_that() -> None:
+    ours, theirs = made_up.measured(one=[10]), made_up.measured(one=[5])
+    ours["backlog"] = {"1000": 50.0, "10000": 60.0, "100000": 70.0}
+    theirs["backlog"] = {"1000": 100.0, "10000": 20.0}
+    page = table.markdown(made_up.book({"sqlite": {COVEY: ours, "honker": theirs}}))
+    assert made_up.explained(page) == {("sqlite", "drain of 1,000", "honker"): reasons.FORGETS}
+    assert "| honker | **100 (0.50)** | 20 (3.00) | – | – |" in page
+    assert "| covey | 50 | 60 | 70 | 1.17 |" in page
+
+
 def test_a_loss_without_a_known_reason_is_shouted_on_the_page_and_by_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,8 +70,10 @@ def test_where_every_loss_has_its_reason_nothing_is_shouted(tmp_path: Path, caps
     book = made_up.whole()
     for results in book["results"].values():
         for name, found in results.items():
+            rate = 1e6 if name == COVEY else 1.0
             for each in found["rounds"]:
-                each |= dict.fromkeys(RATES, 1e6 if name == COVEY else 1.0)
+                each |= dict.fromkeys(RATES, rate)
+            found["backlog"] = dict.fromkeys(found.get("backlog", {}), rate)
     page = _told(tmp_path, book)
     assert made_up.bold(page) == made_up.explained(page).keys() != set()
     assert reasons.UNKNOWN not in page
@@ -86,7 +98,7 @@ def test_the_most_particular_reason_is_given() -> None:
 
 def test_a_reason_is_about_a_family_a_measure_and_a_peer_that_there_are() -> None:
     """One that was misspelt would never be given."""
-    keys = {measure.key for measure in (*table.MEASURES, *table.COMMANDS)}
+    keys = {measure.key for measure in (*table.MEASURES, *table.COMMANDS)} | {table.BACKLOG}
     for family, measure, peer in reasons.REASONS:
         assert family in {*PEERS, reasons.ANY}
         assert measure in keys
@@ -105,11 +117,11 @@ def test_the_published_page_marks_every_loss_and_explains_it() -> None:
 
 def test_no_cell_of_the_published_page_says_something_else_than_its_mark() -> None:
     for family in PEERS:
-        measures = {measure.title: measure for measure in table.measures_of(family)}
+        less = {measure.title for measure in table.measures_of(family) if not measure.more}
         for (name, title), cell in made_up.cells(PAGE, family).items():
             if cell.ratio and cell.ratio != "1.00":
                 found = float(cell.ratio.replace("∞", "inf"))
-                assert cell.bold == (not measures[title].wins(found)), (family, name, title, cell)
+                assert cell.bold == (found > 1 if title in less else found < 1), (family, name, title, cell)
 
 
 def test_the_published_page_has_a_row_or_a_reason_for_every_contestant() -> None:
