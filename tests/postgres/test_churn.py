@@ -11,16 +11,17 @@ import pytest
 
 from covey.engine.engine import Engine
 from covey.store import frontier
+from covey.store.waiting import Lane
 from covey.testing import HandPool, command, python_task, until
 from covey.testing.hand import report
 from covey.testing.postgres import Given, Server
 
 
-def churn(engine: Engine, pool: HandPool, jobs: int) -> list[float]:
+def churn(engine: Engine, pool: HandPool, jobs: int, queues: int = 1) -> list[float]:
     """So many jobs come and go; how long the turns took."""
     took: list[float] = []
     for _ in range(0, jobs, 1000):
-        engine.enqueue([command()] * 1000)
+        engine.enqueue([command(queue=f"q{n % queues}") for n in range(1000)])
         claims = pool.claim(250)
         while claims:
             began = time.perf_counter()
@@ -33,20 +34,21 @@ def p95(took: list[float]) -> float:
     return sorted(took)[int(len(took) * 0.95)]
 
 
+@pytest.mark.parametrize("queues", [1, 3])
 def test_a38_a_held_snapshot_and_much_churn_leave_claims_quick(
-    engine: Engine, server: Server | Given, proof: Callable[[int, int], int]
+    engine: Engine, server: Server | Given, proof: Callable[[int, int], int], queues: int
 ) -> None:
     pool = HandPool(engine)
-    churn(engine, pool, 2000)
-    quiet = p95(churn(engine, pool, 5000))
+    churn(engine, pool, 2000, queues)
+    quiet = p95(churn(engine, pool, 5000, queues))
     with psycopg.connect(server.admin_url) as holder:
         holder.execute("begin isolation level repeatable read")
         holder.execute("select count(*) from pg_class")
-        churn(engine, pool, proof(3000, 195_000))
-        held = p95(churn(engine, pool, 5000))
+        churn(engine, pool, proof(3000, 195_000), queues)
+        held = p95(churn(engine, pool, 5000, queues))
         holder.rollback()
     assert held <= 10 * quiet, f"{held * 1e3:.0f} ms beside {quiet * 1e3:.0f} ms"
-    until(lambda: median(churn(engine, pool, 2000)) <= 2 * quiet, 60, "as quick as before")
+    until(lambda: median(churn(engine, pool, 2000, queues)) <= 2 * quiet, 60, "as quick as before")
 
 
 @pytest.fixture
@@ -71,6 +73,32 @@ def test_from_the_frontier_every_job_is_claimed_once_and_in_order(engine: Engine
         made += [each.id for each in engine.enqueue([command() for _ in range(40)])]
         until(all_seen, 20, "all of them; that there is nothing is believed for a moment too")
     assert seen == made
+
+
+def test_lanes_that_are_slow_together_are_looked_at_one_by_one_so_that_each_has_its_frontier(
+    engine: Engine, hasty: None
+) -> None:
+    """Every job is still claimed once, in the order of all."""
+    made = engine.enqueue([command(queue=f"q{n % 3}") for n in range(60)])
+    pool = HandPool(engine)
+    claimed = [claim.id for _ in range(10) for claim in pool.claim(6)]
+    assert claimed == [each.id for each in made]
+    assert {queue for (queue, _), each in engine.store._frontiers.items() if each.until} == {"q0", "q1", "q2"}
+
+
+def test_a_lane_with_a_long_way_is_not_looked_at_together_with_others(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.enqueue([command(queue=f"q{n % 3}") for n in range(9)])
+    pool = HandPool(engine)
+    engine.store._frontier(Lane("q1", "command", 1)).until = time.monotonic() + 60
+    asked: list[str] = []
+    queries = engine.store.dialect.queries
+    monkeypatch.setattr(
+        engine.store.dialect, "queries", lambda *each: asked.extend(p.get("queue") for _, p in each) or queries(*each)
+    )
+    assert len(pool.claim(3)) == 3
+    assert {queue for queue in asked if queue} == {"q0", "q2"}
 
 
 def test_that_there_was_nothing_is_not_believed_of_jobs_that_came_later(

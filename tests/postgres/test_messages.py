@@ -54,6 +54,17 @@ def test_a_pool_of_named_queues_too(engine: Engine, messages: list[str]) -> None
     assert len(messages) == 1
 
 
+def test_many_lanes_are_looked_at_in_one_message(engine: Engine, pool: HandPool, messages: list[str]) -> None:
+    """The shortcut finds several lanes and leaves them to the usual way; of that, only the looks are counted."""
+    made = engine.enqueue([command(queue=f"q{n % 8}") for n in range(40)])
+    messages.clear()
+    assert [claim.id for claim in pool.claim(24)] == [each.id for each in made[:24]]
+    assert sum("skip locked" in text for text in messages) == 1
+    messages.clear()
+    assert [claim.id for claim in pool.claim(24)] == [each.id for each in made[24:]]
+    assert sum("skip locked" in text for text in messages) == 1
+
+
 def test_to_find_nothing_takes_one_message_and_writes_nothing(
     engine: Engine, pool: HandPool, messages: list[str]
 ) -> None:

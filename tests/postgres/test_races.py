@@ -16,6 +16,7 @@ from covey.core.model import Claim, Outcome, Output
 from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import Duplicate, InvalidInput, Refused
+from covey.store.waiting import Lane
 from covey.testing import HandPool, check_queue, child, command
 from covey.testing.checker import every_job
 from covey.testing.faults import Child
@@ -49,6 +50,24 @@ def test_a5_many_processes_claim_each_job_exactly_once(engine: Engine, url: str,
     assert engine.status().counts["completed"] == len(ids)
     assert min(map(len, shares)) > 0  # nobody stands idle while there is work
     assert {job.attempts for job in every_job(engine)} == {1}
+
+
+def test_a5_what_comes_to_the_front_between_two_looks_at_a_lane_makes_no_job_be_claimed_twice(
+    engine: Engine, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows move on by one, so the second look begins with a job that the first has given."""
+    ids = [made.id for made in engine.enqueue([command(queue="a") for _ in range(40)] + [command(queue="b")])]
+    look, other, came = engine.store._pending, opened(), list[int]()
+
+    def pending(lane: Lane, limit: int, suffix: str) -> Any:
+        if not came:
+            came.extend(made.id for made in other.enqueue([command(queue="a", priority=5)]))
+        return look(lane, limit, suffix)
+
+    monkeypatch.setattr(engine.store, "_pending", pending)
+    claims = HandPool(engine).claim(30, places={"command": 30})
+    assert came, "one look was enough: nothing is shown"
+    assert Counter(claim.id for claim in claims) == Counter(ids[:29] + came)
 
 
 def test_a5_claims_pass_over_what_another_transaction_is_about_to_claim(engine: Engine, opened: Open) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from ..core import tree
 from ..core.model import Claim, Want
-from ..store.store import Lane, Sought, Store
+from ..store.store import Store
+from ..store.waiting import Lane, Sought
 from .lanes import Lanes
 
 Pairs = Sequence[tuple[str, str]]  # (queue, kind)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..core.model import Claim
-from ..store.store import Lane, Store
+from ..store.store import Store
+from ..store.waiting import Lane
 
 
 class Lanes:

@@ -18,7 +18,8 @@ from typing import NamedTuple
 from ..env import failpoint, new_database_id
 from ..errors import Refused, SchemaError, StoreError
 from ..store.copying import ROWS, TABLES, Rows, Table
-from ..store.store import Store, Tuples
+from ..store.store import Store
+from ..store.waiting import Tuples
 from .again import repeated
 from .sealing import UNFINISHED, finding, is_unfinished
 

@@ -16,8 +16,8 @@ from ..core.model import KINDS, Held, Kind, LostPool, PoolInfo, Registered, Repl
 from ..env import failpoint
 from ..errors import CoveyError, InvalidInput, Refused, Undone
 from ..store.dialect import Listener
-from ..store.store import Found, Sought
 from ..store.taking import Taken
+from ..store.waiting import Found, Sought
 from . import duties, leftovers, sealing
 from .again import repeated
 from .claims import Claims, most_of

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from .store import Store, Tuples
+from .store import Store
+from .waiting import Tuples
 
 ROWS = 2000
 BYTES = 16 << 20

@@ -25,6 +25,11 @@ Rows = list[tuple[Any, ...]]
 Key = tuple[int, int, int]  # priority, seq, id
 
 
+def is_slow(took: float, jobs: int) -> bool:
+    """Whether a look that has found so many took longer than it should."""
+    return took > SLOW_S + jobs * JOB_S
+
+
 class Frontier(Struct):
     """Of one lane."""
 
@@ -48,7 +53,7 @@ class Frontier(Struct):
     def note(self, began: float, ended: float, jobs: int, rows: Rows) -> None:
         """So long took a look at the whole lane, with so many jobs in it and these first."""
         took = ended - began
-        self.slow = self.slow + 1 if took > SLOW_S + jobs * JOB_S else 0
+        self.slow = self.slow + 1 if is_slow(took, jobs) else 0
         if self.slow >= SLOW_LOOKS:
             self.until = ended + max(self.lasts_s, took * SHARE)
             self.key = self.newest = None

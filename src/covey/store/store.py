@@ -8,52 +8,20 @@ transaction is repeated. On SQLite the writer is alone and the locks cost nothin
 
 from __future__ import annotations
 
-import heapq
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec.structs import asdict
 
 from ..core.machine import Change
-from ..core.model import LONELY_INTERRUPTIONS as LONELY
-from ..core.model import Claim, LostPool, PoolEvent, PoolInfo, Report, Row, Spec, Turn, WorkerState
+from ..core.model import LostPool, PoolEvent, PoolInfo, Report, Row, Spec, WorkerState
 from . import statements
 from .dialect import STILL_S, Dialect, Listener
 from .families import Families, json_text
-from .frontier import Frontier, Survey
-from .taking import Taken, claims_of, done_text
-
-Tuples = list[tuple[Any, ...]]
-Found = tuple[Any, ...]  # last turn's number, stop_requested_at, seal, cancels, due_at, deadline_at, has_rules
-
-SHORTCUT_S = 10.0
-
-# Statements that are asked inside a turn with a lock on what they find, and elsewhere without.
-LOCKED = ("lane", "free_lane", "owned_lane", "lane_from", "lane_behind")
-
-
-class Sought(NamedTuple):
-    """What sort of job is looked for: of these kinds, in these queues (None: in any)."""
-
-    queues: tuple[str, ...] | None
-    kinds: tuple[str, ...]
-
-    def asked(self) -> dict[str, str | None]:
-        return {"queues": None if self.queues is None else json_text(self.queues), "kinds": json_text(self.kinds)}
-
-
-class Lane(NamedTuple):
-    """Where to look for pending jobs. ``owner``: of a serial queue only that tree's jobs (0: those that may pass)."""
-
-    queue: str
-    kind: str
-    most: int
-    serial: bool = False
-    owner: int | None = None
+from .taking import done_text
+from .waiting import LOCKED, Found, Tuples, Waiting
 
 
 class Done(NamedTuple):
@@ -66,18 +34,14 @@ class Done(NamedTuple):
     waited_for: int
 
 
-class Store(Families):
+class Store(Families, Waiting):
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self._sql = dict(statements.load(dialect.name, dialect.prefix))
         if dialect.row_locks:
-            for name in LOCKED:
-                self._sql[f"{name}_locked"] = f"{self._sql[name]}\nfor no key update skip locked"
-        self._calls: dict[str, str] = {}
-        self._frontiers: dict[tuple[str, str], Frontier] = {}
-        # Of `take`: not taken for a while once it has become slow. Long, for the usual way has slow looks of its own.
-        self._shortcut = Frontier(lasts_s=SHORTCUT_S)
-        self._surveys: dict[Sought | str, Survey] = {}  # by what was asked
+            self._sql |= {f"{name}_locked": f"{self._sql[name]}\nfor no key update skip locked" for name in LOCKED}
+        self._calls = {}
+        Waiting.__init__(self)
 
     def plan(self) -> None:
         """Short statements are planned once from now on, where the database can do that. The tables must be there."""
@@ -259,51 +223,14 @@ class Store(Families):
     ) -> None:
         self.ask("add_event", at=now, kind=kind, job_id=job_id, pool=pool, worker=worker, text=text)
 
-    # ── claims ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    def views(self, where: Sequence[str], limit: int, order: str = "j.id desc", **params: Any) -> Tuples:
+        """Rows of the view under the named conditions, newest first."""
+        sql = self._sql["view"]
+        if where:
+            sql += "\nwhere " + " and ".join(self._sql[name] for name in where)
+        return self.dialect.query(f"{sql}\norder by {order} limit :limit", params | {"limit": limit})
 
-    def ready(
-        self, lanes: Sequence[Lane], limit: int, *, locked: bool = False, room: Callable[[str], bool] = bool
-    ) -> Iterator[tuple[Any, ...]]:
-        """(id, kind, queue, lane) of the jobs to be claimed next, in order, from several lanes merged.
-
-        About ``limit`` will be taken: of each lane its share is read, and more only while its kind still has ``room``.
-        ``locked``: nobody else can claim them meanwhile, and those that somebody else is about to are left out.
-        """
-        share = limit // max(1, len(lanes)) + 4
-        suffix = "_locked" if locked and self.dialect.row_locks else ""
-        merged = heapq.merge(*(self._lane(lane, min(share, limit), suffix, room) for lane in lanes))
-        return (row[2:] for row in merged)
-
-    def _lane(self, lane: Lane, share: int, suffix: str, room: Callable[[str], bool]) -> Iterator[tuple[Any, ...]]:
-        given = 0
-        while room(lane.kind):
-            size = min(share, lane.most)
-            rows = self._pending(lane, size, suffix)
-            yield from rows[given:]
-            if len(rows) < size or size == lane.most:
-                return
-            given, share = len(rows), share * 4
-
-    def begin_turns(
-        self, pools: Sequence[int], sought: Sought | None, *, locked: bool
-    ) -> tuple[dict[int, Found], Tuples | None]:
-        """What turns of these pools must know first, and with ``sought`` also `busy_lanes`, where that saves a message.
-
-        ``locked``: nobody else takes a turn for them, beats for them or gives them up meanwhile.
-        """
-        if not self.dialect.row_locks:
-            return self.look_at_pools(pools), None
-        if locked:
-            self._lock("lock_pools", pools=json_text(pools))
-        if sought is None:
-            return self.look_at_pools(pools), None
-        if (known := self._known_lanes(sought)) is not None:
-            return self.look_at_pools(pools), known
-        survey, began = self._surveys[sought], time.monotonic()
-        first = (self._text("pool_for_turn"), {"pool": pools[0]})
-        found, lanes = self.dialect.queries(first, (self._text("ready_lanes"), sought.asked()))
-        survey.note(began, time.monotonic(), lanes)
-        return dict(zip(pools, found, strict=False)), lanes
+    # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def look_at_pools(self, pools: Sequence[int]) -> dict[int, Found]:
         """Of those that are known: what `pool_for_turn` says of each."""
@@ -316,131 +243,6 @@ class Store(Families):
         if len(pools) == 1:
             return [(pools[0], *row) for row in self.ask("held_by", pool=pools[0])]
         return self.ask("held_by_pools", pools=json_text(pools))
-
-    def busy_lanes(self, sought: Sought) -> Tuples:
-        """(queue, kind) of everything of that sort that waits."""
-        if self.dialect.row_locks and (known := self._known_lanes(sought)) is not None:
-            return known
-        return self._surveyed(sought, lambda: self.ask("ready_lanes", **sought.asked()))
-
-    def _known_lanes(self, sought: Sought) -> Tuples | None:
-        """What the last look found, if looks are slow; where that was nothing, what has come since."""
-        survey = self._surveys.setdefault(sought, Survey())
-        known = survey.known(time.monotonic())
-        if known == [] and survey.newest is not None:
-            return self.ask("ready_behind", newest=survey.newest, **sought.asked())
-        if known is None:
-            # Before the look that is to come: whatever is committed later has a higher id, or waits for the next one.
-            survey.newest = self.value("newest_id") if survey.slow else None
-        return known
-
-    def ready_counts(self, kinds: Sequence[str], limit: int) -> Tuples:
-        """(queue, kind, how many wait, counted no further than ``limit``) of everything that waits."""
-        asked = {"kinds": json_text(kinds), "limit": limit}
-        return self._surveyed("counted", lambda: [row for row in self.ask("ready_counts", **asked) if row[2]])
-
-    def _surveyed(self, what: Sought | str, look: Callable[[], Tuples]) -> Tuples:
-        if not self.dialect.row_locks:
-            return look()
-        survey = self._surveys.setdefault(what, Survey())
-        began = time.monotonic()
-        if (known := survey.known(began)) is None:
-            known = look()
-            survey.note(began, time.monotonic(), known)
-        return known
-
-    def claim_lane(self, pool: int, lane: Lane, now: int, *, idle: bool) -> list[Claim] | None:
-        """The next jobs of a lane without rules are the pool's: found and claimed in one statement.
-
-        None where that cannot be: each writer is alone anyway, or the way to the first job is long.
-        """
-        if not self.dialect.row_locks or lane.serial:
-            return None
-        frontier = self._frontiers.setdefault((lane.queue, lane.kind), Frontier())
-        began = time.monotonic()
-        if began < frontier.until:
-            return None
-        lonely = 1 << 30 if idle else LONELY
-        where: dict[str, Any] = {"queue": lane.queue, "kind": lane.kind, "limit": lane.most}
-        rows = self.ask("claim_lane", pool=pool, now=now, lonely=lonely, **where)
-        claims = claims_of(rows, lane.queue, lane.kind)
-        first = [(-claim.priority, row[8], claim.id) for claim, row in zip(claims[:1], rows, strict=False)]
-        frontier.note(began, time.monotonic(), lane.most, first)
-        return claims
-
-    def take(
-        self, turn: Turn, reports: Sequence[Report], sought: Sought, most: Mapping[str, int], now: int, *, idle: bool
-    ) -> Taken | None:
-        """A whole turn in one message, with these plain successes and so many jobs of each kind at most.
-
-        None where there is no quicker way than turns usually take.
-        """
-        began = time.monotonic()
-        if "take" not in self._calls or began < self._shortcut.until:
-            return None
-        zygote_pid, zygote_ticks = turn.zygote or (None, None)
-        rows = self.dialect.at_once(
-            self._calls["take"],
-            {
-                "pool": turn.pool,
-                "turn_no": turn.number,
-                "now": now,
-                "lonely": 1 << 30 if idle else LONELY,
-                "told": len(reports),
-                "most": json_text(most),
-                "done": done_text(reports),
-                "results": json_text([(r.id, r.result) for r in reports if r.result is not None]),
-                "draining": turn.draining,
-                "zygote_pid": zygote_pid,
-                "zygote_ticks": zygote_ticks,
-                **sought.asked(),
-            },
-            rings=("end",) if reports else (),
-        )
-        self._shortcut.note(began, time.monotonic(), len(reports) + len(rows), [])
-        if not rows:
-            return Taken(None, 0, 0, [])
-        *found, lanes, ended, queue, kind = msgspec.json.decode(rows.pop()[2])
-        return Taken(tuple(found), lanes, ended, claims_of(rows, queue, kind))
-
-    def _pending(self, lane: Lane, limit: int, suffix: str) -> Tuples:
-        if not lane.serial:
-            where: dict[str, Any] = {"queue": lane.queue, "kind": lane.kind, "limit": limit}
-            if not self.dialect.row_locks:
-                return self.ask("lane", **where)
-            frontier = self._frontiers.setdefault((lane.queue, lane.kind), Frontier())
-            return frontier.look(
-                time.monotonic,
-                lambda: self.ask("lane" + suffix, **where),
-                lambda frontier: self._onward(frontier, suffix, where),
-            )
-        if lane.owner is None:
-            return self.ask("free_lane" + suffix, queue=lane.queue, kind=lane.kind, limit=limit)
-        return self.ask("owned_lane" + suffix, queue=lane.queue, kind=lane.kind, owner=lane.owner, limit=limit)
-
-    def _onward(self, frontier: Frontier, suffix: str, where: dict[str, Any]) -> Tuples:
-        if frontier.key is not None:
-            priority, seq, id = frontier.key
-            return self.ask("lane_from" + suffix, priority=priority, seq=seq, id=id, **where)
-        if frontier.newest is None:
-            frontier.newest = self.value("newest_id")
-        return self.ask("lane_behind" + suffix, newest=frontier.newest, **where)
-
-    def views(self, where: Sequence[str], limit: int, order: str = "j.id desc", **params: Any) -> Tuples:
-        """Rows of the view under the named conditions, newest first."""
-        sql = self._sql["view"]
-        if where:
-            sql += "\nwhere " + " and ".join(self._sql[name] for name in where)
-        return self.dialect.query(f"{sql}\norder by {order} limit :limit", params | {"limit": limit})
-
-    def claim(self, pool: int, ids: Sequence[int], now: int, *, idle: bool) -> list[Claim]:
-        """These jobs are the pool's, in the order asked. Without an idle worker, those often interrupted stay."""
-        lonely = 1 << 30 if idle else LONELY
-        rows = self.ask("claim", pool=pool, ids=json_text(ids), now=now, lonely=lonely)
-        found = {row[0]: Claim(*row) for row in rows}
-        return [found[id] for id in ids if id in found]
-
-    # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def add_pool(self, info: PoolInfo, now: int) -> int:
         (id,) = self.dialect.take_ids("pools", 1)
