@@ -33,6 +33,11 @@ Stopped          raised *inside* a task that is being stopped (a BaseException: 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
 
 class CoveyError(Exception):
     """Base of everything that Covey raises on purpose."""
@@ -133,7 +138,7 @@ class WaitTimeout(CoveyError, TimeoutError):
 class Retry(Exception):
     """Fail this attempt and try again, ``after`` seconds from now instead of the usual back-off."""
 
-    def __init__(self, reason: str = "retry asked", *, after: float | None = None) -> None:
+    def __init__(self, reason: str = "retry asked", *, after: float | timedelta | None = None) -> None:
         super().__init__(reason)
         self.after = after
 
@@ -141,8 +146,8 @@ class Retry(Exception):
 class Snooze(Exception):
     """Come back in ``seconds``; the attempt does not count."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"snoozed for {seconds} s")
+    def __init__(self, seconds: float | timedelta) -> None:
+        super().__init__(f"snoozed for {seconds}")
         self.seconds = seconds
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from covey.pool.crew import GIVE_UP
 from covey.testing import until
-from covey.testing.pools import Watch, Yard
+from covey.testing.pools import RunningPool, Watch, Yard
 
 SERVED = (
     "test_many_async_tasks_run_at_the_same_time_in_one_worker",
@@ -96,6 +97,67 @@ def test_retry_says_when(busy: Yard) -> None:
     times = [float(line) for line in busy.traces("retries")]
     assert all(0.09 <= later - earlier < 1.9 for earlier, later in pairwise(times))
     assert [attempt.error for attempt in busy.engine.history(job.id)] == ["not yet", "not yet"]
+
+
+@BOTH
+@pytest.mark.parametrize("what", ["timedelta", "text"])
+def test_when_to_come_back_may_be_said_in_other_ways(busy: Yard, prefix: str, kind: Any, what: str) -> None:
+    retried, snoozed = (busy.call(f"{prefix}comes_back", f"{what}", snooze, kind=kind) for snooze in (False, True))
+    first, second = busy.completes(retried, snoozed)
+    assert (first.attempts, second.attempts) == (2, 1)
+    assert [attempt.error for attempt in busy.engine.history(retried)] == ["later"]
+
+
+@BOTH
+@pytest.mark.parametrize("what", ["word", "list", "endless"])
+def test_to_come_back_after_what_is_no_time_fails_the_attempt_and_nothing_else(
+    busy: Yard, the_pool: RunningPool, prefix: str, kind: Any, what: str
+) -> None:
+    workers = the_pool.workers()
+    quick = {"kind": kind, "backoff_base": 1.0, "backoff_cap_s": 0.01}
+    ids = [busy.call(f"{prefix}comes_back", what, snooze, **quick) for snooze in (False, True)]
+    assert [job.attempts for job in busy.completes(*ids)] == [2, 2]
+    errors = [busy.engine.history(id)[0].error or "" for id in ids]
+    assert errors[0].startswith("later; to come back after a ")
+    assert all(error.endswith(": no number of seconds") for error in errors)
+    assert the_pool.workers() == workers
+
+
+@BOTH
+def test_what_was_noted_is_what_it_was_when_it_was_noted(busy: Yard, prefix: str, kind: Any) -> None:
+    (job,) = busy.completes(busy.call(f"{prefix}changes_what_it_noted", kind=kind))
+    assert (job.info, job.attempts) == ({"stats": {"step": 1}}, 1)
+
+
+@BOTH
+def test_a_worker_whose_words_cannot_be_read_is_replaced_and_the_pool_goes_on(
+    yard: Yard, prefix: str, kind: Any
+) -> None:
+    pool = yard.pool(count=2).started()
+    bystander = yard.call("hold", "go", 1)
+    yard.trace("traces")
+    (job,) = yard.ends(yard.call(f"{prefix}garbles", kind=kind, max_attempts=1))
+    assert job.state == "dead"
+    assert "it said what cannot be read" in (job.error or "")
+    (yard.home / "go").touch()
+    yard.completes(bystander, yard.call("add", 1, 2), yard.call("aspeak", "x", kind="async"))
+    assert pool.stop() == 0
+
+
+def test_what_fails_after_a_coroutine_fails_its_job_and_leaves_the_place_free(yard: Yard) -> None:
+    yard.engine.set_setting("max_concurrency", "1")
+    yard.pool(count=1).started()
+    (job,) = yard.ends(yard.call("atrips_its_worker", kind="async", max_attempts=1), within_s=5)
+    assert (job.state, job.error) == ("dead", "TypeError: 'NoneType' object is not callable")
+    yard.completes(yard.call("arest", 0.3, kind="async"))
+
+
+def test_jobs_that_break_their_workers_do_not_make_the_pool_give_up_on_the_kind(yard: Yard) -> None:
+    yard.pool(count=GIVE_UP + 1).started()
+    for job in yard.ends(*(yard.call("breaks_its_worker", max_attempts=1) for _ in range(GIVE_UP + 1))):
+        assert job.state == "dead"
+        assert "'NoneType' object is not callable" in (job.error or "")
+    yard.completes(yard.call("add", 1, 2))
 
 
 def test_abort_buries_at_once(busy: Yard) -> None:

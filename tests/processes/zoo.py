@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import os
 import resource
 import subprocess
 import sys
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 from covey import Abort, Context, Covey, Retry, Snooze
 from covey.env import start_ticks
 from covey.testing.until import until
-from covey.worker import family
+from covey.worker import coroutines, family
+from covey.worker.station import Station
 
 app = Covey()
 
@@ -248,6 +251,73 @@ def retry_soon(ctx: Context, after: float) -> int:
     if ctx.attempt < 3:
         raise Retry("not yet", after=after)
     return ctx.attempt
+
+
+DELAYS: dict[str, Any] = {
+    "timedelta": timedelta(milliseconds=10), "text": "0.01", "word": "soon", "list": [1], "endless": 10**400,
+}  # fmt: skip
+
+
+def ask_for(what: str, snooze: bool, who: str) -> None:
+    """To come back after something that may be no time at all, the first time it is called."""
+    name = f"{who}-{what}-{snooze}"
+    leave_trace("here", name)
+    with open(name) as file:
+        if len(file.readlines()) == 1:
+            raise Snooze(DELAYS[what]) if snooze else Retry("later", after=DELAYS[what])
+
+
+@app.task
+def comes_back(what: str, snooze: bool) -> None:
+    ask_for(what, snooze, "sync")
+
+
+@app.task
+async def acomes_back(what: str, snooze: bool) -> None:
+    ask_for(what, snooze, "async")
+
+
+def note_and_change(ctx: Context) -> None:
+    noted: dict[str, Any] = {"step": 1}
+    ctx.info(stats=noted)
+    noted["when"] = timedelta(1)  # no JSON
+
+
+@app.task
+def changes_what_it_noted(ctx: Context) -> None:
+    note_and_change(ctx)
+
+
+@app.task
+async def achanges_what_it_noted(ctx: Context) -> None:
+    note_and_change(ctx)
+
+
+def this_station() -> Station:
+    return next(each for each in gc.get_objects() if isinstance(each, Station))
+
+
+@app.task
+def garbles() -> None:
+    this_station().reports.sendall(b"\x04\x00\x00\x00junk")
+    time.sleep(1000)
+
+
+@app.task
+async def agarbles() -> None:
+    this_station().reports.sendall(b"\x04\x00\x00\x00junk")
+
+
+@app.task
+async def atrips_its_worker() -> None:
+    """What comes after the task fails, once."""
+    real, coroutines.join = coroutines.join, None  # type: ignore[assignment]
+    asyncio.get_running_loop().call_later(0.2, setattr, coroutines, "join", real)
+
+
+@app.task
+def breaks_its_worker() -> None:
+    this_station().end = None  # type: ignore[assignment,method-assign]
 
 
 @app.task

@@ -132,7 +132,7 @@ class Crew:
         return self._by_pid.get(pid)
 
     def ready(self, member: Member) -> None:
-        member.state = "ready"
+        member.state, member.served = "ready", True
         self._note("ready", member.name, None)
         if fallen := self._fallen.get((member.type, member.kind)):
             fallen.popleft()  # somebody stands in its place
@@ -164,11 +164,11 @@ class Crew:
     def bury(self, member: Member, how: str) -> None:
         """The member is no more; another one is wanted in its place, the later the more often they die young."""
         lane: Lane = (member.type, member.kind)
-        if member.orphan and member.state != "ready":  # its zygote's fault
+        if member.orphan and not member.served:  # its zygote's fault
             self.forget(member)
             self.want_again(member, first=member.first)
             return
-        fallen = member.state != "ready"
+        fallen = not member.served
         if fallen:
             self._fall(member, how)
         elif member.retiring:
@@ -179,7 +179,7 @@ class Crew:
         # A start may take long to fail; it is a short life all the same.
         young = fallen or (time.monotonic() - member.began < SHORT_LIFE_S and not member.done)
         lives = self._short_lives[lane] = self._short_lives.get(lane, 0) + 1 if young else 0
-        if member.state == "broken" and lives >= GIVE_UP:
+        if fallen and lives >= GIVE_UP:
             self._give_up(lane, member.error or how)
         else:
             delay_s = 0.0 if lives < 2 else min(BACKOFF_S[0] * 2 ** (lives - 2), BACKOFF_S[1])

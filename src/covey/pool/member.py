@@ -43,6 +43,7 @@ class Member:
         self.name, self.type, self.kind, self.places = name, type, kind, places
         self.left = max_jobs  # jobs that it may still be given; None: any number
         self.state = "starting"
+        self.served = False  # it was ready once
         self.pid: int | None = None
         self.ticks = 0
         self.handle: int | None = None
@@ -139,6 +140,12 @@ class Member:
         if ended and not messages:
             raise EOFError
         return messages
+
+    def breaks(self, last: wire.Broken) -> None:
+        """It cannot go on, by its own word; where that could not be read, we see to it."""
+        self.state, self.error = "broken", last.error
+        if last.name == wire.GARBLED:
+            self.signal(signal.SIGKILL)
 
     def stop(self, flight: Flight, place: int, why: str, grace_s: float, *, patience_s: float = 1.0) -> None:
         """The worker has been told to stop this one job; it is killed if that takes longer than the grace."""

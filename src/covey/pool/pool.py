@@ -314,7 +314,7 @@ class Pool:
             elif isinstance(message, wire.Ready):
                 self._on_ready(member)
             elif isinstance(message, wire.Broken):
-                member.state, member.error = "broken", message.error
+                member.breaks(message)
         if self._waiting:
             self.place(())
 
@@ -481,7 +481,7 @@ class Pool:
                     if isinstance(message, wire.Done):
                         self._done(member, message)
                     elif isinstance(message, wire.Broken):
-                        member.state, member.error = "broken", message.error
+                        member.breaks(message)
         running = member.slot.running()
         for flight in list(member.flights.values()):
             report = lost_report(member, flight, how, self._live, started=flight.serial in running)

@@ -25,7 +25,7 @@ def lost_report(member: Member, flight: Flight, how: str, live: str, *, started:
     report = Report(claim.id, claim.fence, "taken_back", worker=member.name)
     if started:
         report.outcome = "worker_lost"
-        report.error = f"worker lost: {member.name} {how}"
+        report.error = f"worker lost: {member.name} {how}{f' ({member.error})' if member.error else ''}"
         report.output = output.salvage(live, claim.id, claim.fence) if flight.live else None
         if flight.stop:
             report.outcome = "stopped"

@@ -113,8 +113,8 @@ class Context:
     def info(self, **values: Any) -> None:
         """These values are kept with the attempt; the last one of a name wins. Nothing changes if one is not JSON."""
         merged = {**self.collected, **values}
-        codec.encode(merged, what=f"info of job {self.job_id}", limit=MAX_INFO)
-        self.collected = merged
+        text = codec.encode(merged, what=f"info of job {self.job_id}", limit=MAX_INFO)
+        self.collected = codec.decode(text)  # as it is now: the task may change its objects
 
     # ── the tree ────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from ..core.model import Report
 from . import family
-from .calling import Task, first_call, second_call, set_spawned
+from .calling import Task, first_call, second_call
 from .context import Context
-from .functions import leave_if_forked, set_failure, set_info, set_result, unknown_task
+from .functions import leave_if_forked, set_failure, set_requests, set_result, unknown_task
 from .output import Capture, join, live_path
 from .station import Station, report
 from .wire import Dispatch
@@ -85,8 +85,22 @@ class Coroutines:
                 task.cancel()
 
     async def _run(self, place: int, dispatch: Dispatch, started_at: int) -> None:
-        claim = dispatch.claim
         told = report(dispatch, "success", started_at)
+        try:
+            await self._run_captured(place, dispatch, told)
+        except Exception as error:  # nobody else would ever tell of this job
+            set_failure(told, error)
+        self._station.end(place, dispatch.serial, told)
+        self._stopped.discard(dispatch.serial)
+        del self._running[place]
+        if not self._free:
+            asyncio.get_running_loop().add_reader(self._station.jobs, self._on_jobs)
+        self._free.append(place)
+        if not self._running and family.is_burdened():
+            self._ended.set()
+
+    async def _run_captured(self, place: int, dispatch: Dispatch, told: Report) -> None:
+        claim = dispatch.claim
         paths = [
             live_path(self._station.live, claim.id, claim.fence, s) if dispatch.live else None for s in ("out", "err")
         ]
@@ -99,14 +113,6 @@ class Coroutines:
             await self._call(task, dispatch, place, told)
             leave_if_forked(self._pid)
         told.output = join(*captures)
-        self._station.end(place, dispatch.serial, told)
-        self._stopped.discard(dispatch.serial)
-        del self._running[place]
-        if not self._free:
-            asyncio.get_running_loop().add_reader(self._station.jobs, self._on_jobs)
-        self._free.append(place)
-        if not self._running and family.is_burdened():
-            self._ended.set()
 
     async def _call(self, task: Task, dispatch: Dispatch, place: int, told: Report) -> None:
         claim, serial = dispatch.claim, dispatch.serial
@@ -126,8 +132,7 @@ class Coroutines:
                 told.outcome, told.error, told.detail = "stopped", None, None
         except BaseException as error:
             set_failure(told, error)
-        set_info(told, context)
-        set_spawned(told, task, context)
+        set_requests(told, task, context)
 
 
 async def _awaited(value: Any) -> Any:

@@ -10,7 +10,8 @@ import signal
 import sys
 import time
 import traceback
-from typing import Any
+from datetime import timedelta
+from typing import Any, Literal
 
 from ..core.codec import clean, decode, encode
 from ..core.model import Claim, Output, Report
@@ -91,8 +92,7 @@ class Functions:
         except BaseException as error:
             set_failure(told, error)
         if context is not None:
-            set_info(told, context)
-            set_spawned(told, task, context)
+            set_requests(told, task, context)
         told.output = self._files.take()
         return told
 
@@ -204,9 +204,15 @@ def set_result(told: Report, value: Any) -> None:
         told.outcome, told.error = "abort", str(error)
 
 
-def set_info(told: Report, context: Context) -> None:
-    if context.collected:
-        told.info = encode(context.collected, what="info")
+def set_requests(told: Report, task: Task, context: Context) -> None:
+    """What the run asked for besides its value. If something is wrong with that, the job has failed, not its worker."""
+    try:
+        if context.collected:
+            told.info = encode(context.collected, what="info")
+        set_spawned(told, task, context)
+    except Exception as error:
+        told.result = told.info = told.spawned = None
+        set_failure(told, error)
 
 
 def set_failure(told: Report, error: BaseException) -> None:
@@ -218,11 +224,11 @@ def set_failure(told: Report, error: BaseException) -> None:
     told.outcome = "failure"
     told.error = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, Snooze):
-        told.outcome, told.after_s, told.error = "snooze", error.seconds, None
+        _set_delay(told, "snooze", error.seconds, None)
     elif isinstance(error, Abort | SpawnRefused):
         told.outcome, told.error = "abort", text or "aborted"
     elif isinstance(error, Retry):
-        told.after_s, told.error = error.after, text
+        _set_delay(told, "failure", error.after, text)
     elif isinstance(error, Stopped):
         told.outcome, told.error = "stopped", None
     elif isinstance(error, SystemExit):
@@ -231,3 +237,14 @@ def set_failure(told: Report, error: BaseException) -> None:
         with contextlib.suppress(Exception):
             told.detail = clean("".join(traceback.format_exception(error)))[-65536:]
     told.error = told.error[:4000] if told.error else told.error
+
+
+def _set_delay(told: Report, outcome: Literal["snooze", "failure"], asked: Any, text: str | None) -> None:
+    """The job comes back after what the task asked for; if that is no time, it has failed, and waits as usual."""
+    try:
+        # A number of whatever kind, also in a text: Retry-After has it so.
+        after_s = asked.total_seconds() if isinstance(asked, timedelta) else None if asked is None else float(asked)
+    except Exception:
+        told.error = f"{f'{text}; ' if text else ''}to come back after a {type(asked).__name__}: no number of seconds"
+    else:
+        told.outcome, told.after_s, told.error = outcome, after_s, text

@@ -7,6 +7,7 @@ import socket
 import time
 from typing import Any
 
+from ..core.codec import clean
 from ..core.model import Output, Report
 from . import wire
 from .slot import Slot
@@ -59,7 +60,13 @@ class Station:
         """The report is with the kernel, then the mark goes: a crash in between counts the job as reported."""
         report.worker = self.name
         report.finished_at = time.time_ns() // 1000
-        for part in wire.frame_parts(wire.Done(serial, report)):
+        try:
+            parts = wire.frame_parts(wire.Done(serial, report))
+        except Exception as error:  # some value of the task's got into it; nobody else could ever tell of this job
+            told = Report(report.id, report.fence, "failure", report.started_at, report.finished_at, self.name)
+            told.error = clean(f"what became of it cannot be sent: {type(error).__name__}: {error}")[:1000]
+            parts = wire.frame_parts(wire.Done(serial, told))
+        for part in parts:
             self.reports.sendall(part)
         self.slot.clear(place)
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 from ..core.model import Claim, Report
 
 BIG = 32 * 1024
+GARBLED = ""  # instead of a worker's name, in what it did not say
 _LENGTH = struct.Struct("<I")
 _FD_SPACE = socket.CMSG_SPACE(4)
 # Plain integers: the socket module's flags are enums, and their arithmetic costs more than the decoding.
@@ -137,7 +138,10 @@ def frame_parts(message: FromWorker) -> tuple[bytes, ...]:
 
 
 def unframe(buffer: bytearray) -> list[FromWorker]:
-    """The whole messages at the front of the buffer, removed from it. A half one stays."""
+    """The whole messages at the front of the buffer, removed from it. A half one stays.
+
+    One that cannot be read counts as the last word of a worker that is broken: whatever comes behind it is not read.
+    """
     messages: list[FromWorker] = []
     at, end = 0, len(buffer)
     view = memoryview(buffer)
@@ -145,7 +149,12 @@ def unframe(buffer: bytearray) -> list[FromWorker]:
         (length,) = _LENGTH.unpack_from(view, at)
         if end - at - 4 < length:
             break
-        messages.append(decode_from_worker(view[at + 4 : at + 4 + length]))
+        try:
+            messages.append(decode_from_worker(view[at + 4 : at + 4 + length]))
+        except msgspec.DecodeError as error:
+            messages.append(Broken(GARBLED, f"it said what cannot be read: {error}"))
+            at = end
+            break
         at += 4 + length
     view.release()
     del buffer[:at]
