@@ -64,7 +64,8 @@ def test_elsewhere_a_pool_lives_as_long_as_it_beats_here_as_long_as_its_process(
     assert not health.is_alive(pool(beat_age_s=30.0))
     assert health.is_alive(here(beat_age_s=31.0))
     assert not health.is_alive(here(ticks=1, beat_age_s=0.0))
-    assert not health.is_alive(here(boot="an-older-boot:4", beat_age_s=0.0))
+    assert health.is_alive(here(boot="another-boot:4", beat_age_s=29.9))  # a machine with our name
+    assert not health.is_alive(here(boot="an-older-boot:4", beat_age_s=30.0))
     assert health.is_alive(here(boot=boot().partition(":")[0] + ":another-space", beat_age_s=0.0))
 
 

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from covey.engine.engine import Engine
+from covey.env import hostname
 from covey.errors import StoreError
 from covey.log import Log
 from covey.pool import neighbours
-from covey.pool.neighbours import Neighbours
-from covey.testing import HandPool
+from covey.pool.neighbours import MISSED, Neighbours
+from covey.testing import HandPool, command
 from covey.testing.factories import pool_info
 
 LEASE_S = 30.0
@@ -62,6 +63,35 @@ def test_a_pool_is_lost_once_its_beat_was_seen_to_stand_still_for_a_lease(
     assert len(engine.pools()) == 1
     watch(watcher, ticker, 1)
     assert engine.pools() == []
+
+
+def named_like_us(engine: Engine) -> HandPool:
+    return HandPool(engine, pool_info("twin", host=hostname(), boot="another:1", lease_s=LEASE_S))
+
+
+def test_a_pool_from_before_a_restart_of_this_host_is_lost_after_a_few_beats(
+    engine: Engine, watcher: Neighbours, ticker: Ticker
+) -> None:
+    beat_s = engine.settings()["heartbeat_seconds"]
+    named_like_us(engine)
+    watcher.look(me=None)
+    watch(watcher, ticker, MISSED * beat_s)
+    assert len(engine.pools()) == 1
+    watch(watcher, ticker, 1)
+    assert engine.pools() == []
+
+
+def test_another_machine_with_our_host_name_is_not_given_up_while_it_beats(
+    engine: Engine, watcher: Neighbours, ticker: Ticker
+) -> None:
+    twin = named_like_us(engine)
+    engine.enqueue([command()])
+    claim = twin.claim_one()
+    watcher.look(me=None)
+    for _ in range(20):
+        watch(watcher, ticker, engine.settings()["heartbeat_seconds"])
+        assert not twin.beat(claim).lost
+    assert engine.job(claim.id).interruptions == 0
 
 
 def test_after_an_outage_of_the_store_the_others_have_time_to_beat_again(

@@ -67,11 +67,12 @@ def reap(dry_run: DryRun = False, json: Json = False, db: Db = None) -> int:
     engine, log = open_database(db), Log("covey", quiet=True)
     neighbours = Neighbours(engine, engine.database_id, log)
     views = {pool.id: pool for pool in engine.pool_views()}
-    lost = [pool for pool in neighbours.gone() if pool.id in views]
+    silent = {pool.id for pool in views.values() if pool.beat_age_s > pool.lease_s}
+    lost = [pool for pool in neighbours.gone(silent) if pool.id in views]
     refuse_own_pool(engine, lost)
     boxes = _reap_containers(engine, log, dry_run=dry_run)
     found = [_reap(neighbours, pool, views.pop(pool.id), dry_run=dry_run) for pool in lost]
-    found += [_silent(pool) for pool in views.values() if pool.beat_age_s > pool.lease_s]
+    found += [_silent(pool) for pool in views.values() if pool.id in silent]
     if json:
         as_json([*found, *boxes])
     else:

@@ -2,8 +2,10 @@
 
 On this host a pool is lost when its process is gone; whatever still carries its mark, its zygote included, is killed
 first, so that nothing runs twice at a time. Elsewhere it is lost when its beat has not moved for a lease, on our own
-monotonic clock: no wall clock decides about leases. Only what we have watched counts: while the store was away nobody
-could beat, and the first one back must not give up all the others.
+monotonic clock: no wall clock decides about leases. With our host's name and another boot it is probably what ran here
+before a restart, and a few beats are waited for; but two machines may have one name, and then the other one beats.
+Only what we have watched counts: while the store was away nobody could beat, and the first one back must not give up
+all the others.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Container
 
 from ..core.model import LostPool
 from ..core.ports import Source
@@ -21,6 +24,7 @@ from ..worker import cgroup, family
 
 AWAY_S = 3.0
 ORPHANS = 4  # looks, one of which looks for jobs of pools that were struck off
+MISSED = 3  # beats that a pool of another boot of this host may have missed
 WATCHED_S = 1.0  # of the time between two looks, so much counts at least as watched
 
 
@@ -54,9 +58,10 @@ class Neighbours:
             self._look_for_orphans(now)
         self._looks += 1
 
-    def gone(self) -> list[LostPool]:
-        """Pools of this host whose process is gone: of those we are sure at once."""
-        return [pool for pool in self._source.pools() if self._is_gone(pool)]
+    def gone(self, silent: Container[int] = ()) -> list[LostPool]:
+        """Pools of this host whose process is gone; and of those that are ``silent``, who ran before its restart."""
+        found = self._source.pools()
+        return [each for each in found if self._is_gone(each) or (each.id in silent and self._is_of_another_boot(each))]
 
     def leftovers(self, pool: LostPool) -> list[int]:
         """Living processes that `reap` would kill: what carries the pool's mark, and what is below."""
@@ -99,12 +104,16 @@ class Neighbours:
             return False
         silent_s += min(since_s, max(WATCHED_S, pool.lease_s / 3))
         self._beats[pool.id] = (beat, silent_s)
-        return silent_s > pool.lease_s
+        patience_s = pool.lease_s
+        if self._is_of_another_boot(pool):
+            patience_s = min(patience_s, MISSED * self._source.settings()["heartbeat_seconds"])
+        return silent_s > patience_s
 
     def _is_gone(self, pool: LostPool) -> bool:
-        if pool.boot == self._boot:
-            return not alive(pool.pid, pool.ticks)
-        # This host has been restarted since.
+        return pool.boot == self._boot and not alive(pool.pid, pool.ticks)
+
+    def _is_of_another_boot(self, pool: LostPool) -> bool:
+        """This host has been restarted since, or another one has its name."""
         return pool.host == hostname() and _boot_id(pool.boot) != _boot_id(self._boot)
 
 
