@@ -7,7 +7,7 @@ import pytest
 from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import Refused, StillStopping
-from covey.testing import HandPool, check_queue, child, command, python_task
+from covey.testing import HandPool, after, check_queue, child, command, python_task
 
 from .family import children, claims, parent_of, root, states
 
@@ -94,6 +94,33 @@ def test_retry_all_of_a_child_reopens_its_ancestors_too(engine: Engine, pool: Ha
     id, kids = died(engine, pool)
     engine.retry([kids[1]], all=True)
     assert states(engine, id, kids[1]) == ["waiting", "pending"]
+
+
+@pytest.mark.parametrize("all", [False, True])
+def test_a_retried_serial_child_waits_for_the_one_before_it(engine: Engine, pool: HandPool, all: bool) -> None:
+    id = root(engine, pool, child("one"), child("two"), report={"child_mode": "serial"})
+    first, second = (job.id for job in children(engine, id))
+    running = pool.claim_one()
+    engine.cancel([second])
+    engine.retry([second], all=all)
+    assert states(engine, first, second) == ["processing", "blocked"]
+    assert pool.turn(want=5, held=[running]).claims == []
+    pool.succeed(running)
+    claim = pool.claim_one()
+    assert (claim.id, claim.attempt) == (second, 1)
+    pool.succeed(claim)
+    assert states(engine, id) == ["completed"]
+
+
+@pytest.mark.parametrize("all", [False, True])
+def test_a_retried_uncle_waits_for_its_root(engine: Engine, pool: HandPool, all: bool) -> None:
+    id = root(engine, pool, child("child"), after("uncle"))
+    uncle = engine.newest_id()
+    engine.cancel([uncle])
+    engine.retry([uncle], all=all)
+    assert states(engine, uncle) == ["blocked"]
+    pool.succeed(pool.claim_one())
+    assert states(engine, id, uncle) == ["completed", "pending"]
 
 
 def deep(engine: Engine, pool: HandPool) -> list[int]:

@@ -328,3 +328,52 @@ def test_a22_bulk_changes_in_opposite_orders_never_surface_a_deadlock(
     assert sum(counts.values()) == len(list(every_job(engine)))
     assert counts["processing"] == 0
     assert check_queue(engine, acknowledged=ids + roots) == []
+
+
+# ── what one turn sees of another ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_tree_whose_job_is_claimed_as_its_time_runs_out_does_not_fail_the_turn(
+    engine: Engine, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim began a moment earlier, and its run has the time that was left."""
+    (made,) = engine.enqueue([command(tree_timeout_s=0.05)])
+    late, early = HandPool(engine, name="late"), HandPool(other := opened(), name="early")
+    began = other.clock()
+    monkeypatch.setattr(other, "clock", lambda: began)
+    time.sleep(0.1)
+    lock, taken = engine.store.lock_trees, list[Claim]()
+
+    def claimed_first(ids: Sequence[int]) -> None:
+        taken.extend(early.claim(1))
+        lock(ids)
+
+    monkeypatch.setattr(engine.store, "lock_trees", claimed_first)
+    assert late.turn(held=[]).claims == []
+    assert [claim.id for claim in taken] == [made.id]
+    assert engine.job(made.id).state == "processing"
+
+
+def test_a_join_that_becomes_ours_while_a_turn_looks_keeps_it_from_being_drained(
+    engine: Engine, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (made,) = engine.enqueue([command(queue="ours")])
+    ours, theirs = HandPool(engine, queues=("ours",)), HandPool(opened(), queues=("theirs",))
+    ours.spawn(ours.claim_one(), child(queue="theirs"), joins=True)
+    running = theirs.claim_one()
+    value, asked = engine.store.value, list[str]()
+
+    def ended_in_between(statement: str, /, **params: Any) -> Any:
+        if statement.startswith("undrained"):
+            asked.append(statement)
+            if len(asked) == 2:
+                theirs.succeed(running)
+        return value(statement, **params)
+
+    monkeypatch.setattr(engine.store, "value", ended_in_between)
+    first = ours.turn(draining=True, held=[])
+    assert not first.drained
+    monkeypatch.undo()
+    if running.id not in {job.id for job in every_job(engine) if job.state == "completed"}:
+        theirs.succeed(running)
+    assert ours.claim_one().id == made.id

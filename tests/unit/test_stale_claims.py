@@ -40,6 +40,22 @@ def test_claims_are_fresh_while_turns_go_on_and_no_longer_a_lease_after_the_last
     until(lambda: not exchange.fresh(), 5, "a lease has passed")
 
 
+def test_a_turn_that_says_that_the_pool_was_given_up_confirms_nothing(
+    connect: Callable[[], Engine], pool: HandPool
+) -> None:
+    """Its claims may run elsewhere by now, and are not to be started before it has begun anew."""
+    pool.lose()
+    exchange = exchange_of(connect(), pool, lease_s=30)
+    heard: list[tuple[bool, bool]] = []
+    exchange.on_reply = lambda reply: heard.append((reply.lost, exchange.fresh()))
+    exchange.start()
+    try:
+        until(lambda: heard, 5, "it hears of it")
+        assert heard == [(True, False)]
+    finally:
+        exchange.close()
+
+
 def test_a_claim_that_may_run_elsewhere_by_now_goes_back_instead_of_to_a_worker(engine: Engine, pool: HandPool) -> None:
     engine.enqueue([command()])
     claim = pool.claim_one()

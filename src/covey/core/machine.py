@@ -199,11 +199,12 @@ def reopen(row: Row, signal: Signal, now: int, rng: Random) -> Change:
     """A person wants it after all: a fresh count of attempts, the history kept."""
     if row.pool is not None:
         raise StillStopping(f"job {row.id} is still stopping; its processes are not gone yet")
+    state: State = "blocked" if signal.blocked else "pending"
     if signal.all:
-        return Change("pending", fresh_attempts=True, phase="run", drops_children=True)
+        return Change(state, fresh_attempts=True, phase="run", drops_children=True)
     if row.children_total and row.phase == "run":
         return Change("waiting", fresh_attempts=True, opens_children=True)
-    return Change("blocked" if signal.blocked else "pending", fresh_attempts=True)
+    return Change(state, fresh_attempts=True)
 
 
 RULES: dict[tuple[State, Name], Rule] = {

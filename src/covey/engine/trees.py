@@ -77,8 +77,8 @@ class Trees:
         self.store.lock_trees([id for id, _ in due])
         for id, timeout_s in due:
             row = self.store.row(id)
-            if row is None or row.state in ENDED:
-                continue  # ended with an ancestor just now
+            if row is None or row.state in ENDED or row.state == "processing":
+                continue  # ended with an ancestor just now; or claimed, and its run has the time that was left
             error = f"its tree was not done within {timeout_s:g} s (tree_timeout)"
             change = decide(row, Signal("expired", error), self.now, self.rng)
             self.store.change(row, change, self.now)

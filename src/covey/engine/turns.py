@@ -374,7 +374,8 @@ class Turns(Reports):
         paused = {row[0] for row in self.store.ask("paused_queues", now=now)}
         ours = {"queues": json.dumps(queues), "kinds": json.dumps(list(want.places))}
         free = json.dumps([queue for queue in queues if queue not in paused])
-        return not self.store.value("undrained", open=free, **ours) and not self.store.value("undrained_above", **ours)
+        # In this order: a join that becomes ours between the two is seen by the second.
+        return not self.store.value("undrained_above", **ours) and not self.store.value("undrained", open=free, **ours)
 
     # ── waiting for something to do ─────────────────────────────────────────────────────────────────────────────────
 

@@ -227,7 +227,7 @@ class Exchange:
             retry, unknown, pause_s, gone_at = [], False, 0.0, 0.0
             if timed:
                 beat_at = time.monotonic() + self._beat_s
-            if turn.held is not None or turn.reports or reply.claims:  # an idle turn only reads
+            if not reply.lost and (turn.held is not None or turn.reports or reply.claims):  # an idle turn only reads
                 self._confirmed_at = began
             self._settle(turn, reply)
             if reply.lost:
