@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ..core.model import KINDS, Claim, Held, Kind, PoolEvent, Reply, Report, Turn, Want, WorkerState
 from ..core.ports import Source
-from ..errors import CoveyError, Gone, SchemaError
+from ..errors import CoveyError, Gone, SchemaError, TooLarge
 from ..log import Log
 from .neighbours import Neighbours
 from .types import Types
@@ -99,6 +99,7 @@ class Exchange:
         self._turned_at = 0.0
         self._back = threading.Event()
         self._number = 0
+        self._most: int | None = None  # reports of one turn, once some did not fit into one
         self._thread = threading.Thread(target=self._run, name="covey-store", daemon=True)
 
     # ── called by the main thread ───────────────────────────────────────────────────────────────────────────────────
@@ -207,6 +208,10 @@ class Exchange:
             except SchemaError:
                 raise  # the queue was migrated, and this Covey does not fit any more: waiting mends nothing
             except (CoveyError, OSError) as error:
+                if isinstance(error, TooLarge) and turn.reports:
+                    retry = self._smaller(turn.reports, error)
+                    self._keep(turn)
+                    continue
                 self._log.store_failed(error)
                 gone_at = (gone_at or time.monotonic()) if isinstance(error, Gone) else 0.0
                 if gone_at and time.monotonic() - gone_at > GONE_S:
@@ -225,6 +230,7 @@ class Exchange:
             if pause_s:
                 self._log.store_back()
             retry, unknown, pause_s, gone_at = [], False, 0.0, 0.0
+            self._most = 2 * self._most if self._most and self._reports else None
             if timed:
                 beat_at = time.monotonic() + self._beat_s
             if not reply.lost and (turn.held is not None or turn.reports or reply.claims):  # an idle turn only reads
@@ -241,6 +247,15 @@ class Exchange:
             if self._roster is None:
                 self._roster = turn.workers
 
+    def _smaller(self, reports: list[Report], error: TooLarge) -> list[Report]:
+        """What does not fit into one turn goes in several. What fits into none has failed, whatever it had to say."""
+        if len(reports) > 1:
+            self._most = len(reports) // 2
+            return reports
+        (one,) = reports
+        why = f"what became of it is too large to be told ({error})"
+        return [Report(one.id, one.fence, "abort", one.started_at, one.finished_at, one.worker, why)]
+
     def _worth_a_turn(self) -> bool:
         now = time.monotonic()
         if self._due_at is not None and now >= self._due_at:
@@ -256,7 +271,8 @@ class Exchange:
         with self._lock:
             self._number += 1
             reports = retry + self._reports
-            self._reports = []
+            self._reports = [] if self._most is None else reports[self._most :]
+            del reports[len(reports) - len(self._reports) :]
             turn = Turn(
                 pool=self._pool,
                 database_id=self._database_id,

@@ -1,0 +1,65 @@
+"""What a pool tells its store in turns: also when it does not fit into one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from covey.core.model import Output, Report, Turn
+from covey.engine.engine import Engine
+from covey.errors import TooLarge
+from covey.testing import HandPool, command, until
+
+from .test_stale_claims import exchange_of
+
+LIMIT = 1000  # bytes of output in one turn
+
+
+@pytest.fixture
+def backend() -> str:
+    return "file"
+
+
+def size(turn: Turn) -> int:
+    return sum(len(report.output.stdout) for report in turn.reports if report.output)
+
+
+def test_reports_that_do_not_fit_into_one_turn_go_in_several_and_one_that_fits_into_none_has_failed(
+    engine: Engine, connect: Callable[[], Engine], pool: HandPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an outage of the server, with much output meanwhile. All others arrive whole."""
+    made = [each.id for each in engine.enqueue([command() for _ in range(40)])]
+    claims = pool.claim(40)
+    other = connect()
+    take, sizes = other.turn, list[int]()
+
+    def limited(turn: Turn) -> object:
+        sizes.append(size(turn))
+        if sizes[-1] > LIMIT:
+            raise TooLarge("so many bytes, the limit is less")
+        return take(turn)
+
+    monkeypatch.setattr(other, "turn", limited)
+    exchange = exchange_of(other, pool, lease_s=30)
+    exchange._number = 100  # behind the turns that were taken by hand
+    type = exchange._types.of("default")
+    exchange._held = {claim.id: (claim.fence, "command", type) for claim in claims}
+    exchange._load[type]["command"] = len(claims)
+    exchange.report([
+        Report(claim.id, claim.fence, "success", 1, 2, "w1", output=Output(b"x" * (LIMIT + 1 if n == 7 else LIMIT // 4)))
+        for n, claim in enumerate(claims)
+    ])  # fmt: skip
+    exchange.start()
+    try:
+        until(lambda: not engine.status().counts.get("processing"), 10, "all have arrived")
+    finally:
+        exchange.close()
+    dead = engine.job(made[7])
+    assert (dead.state, dead.attempts) == ("dead", 1)
+    assert dead.error == "what became of it is too large to be told (so many bytes, the limit is less)"
+    rest = [id for id in made if id != made[7]]
+    assert {engine.job(id).state for id in rest} == {"completed"}
+    assert {len(engine.history(id)[0].stdout) for id in rest} == {LIMIT // 4}
+    assert max(sizes) > LIMIT
+    assert exchange._most is None
