@@ -34,6 +34,14 @@ def test_an_uncle_is_a_top_level_job_blocked_until_the_root_has_ended(engine: En
     assert pool.claim_one().id == uncle
 
 
+def test_an_uncle_that_was_cancelled_keeps_no_other_from_starting(engine: Engine, pool: HandPool) -> None:
+    root(engine, pool, child("child"), after("a"), after("b"), after("c"))
+    first, second, third = (newest(engine) - 2, newest(engine) - 1, newest(engine))
+    engine.cancel([first])
+    pool.succeed(pool.claim_one())
+    assert states(engine, first, second, third) == ["cancelled", "pending", "pending"]
+
+
 def test_an_uncle_of_a_child_waits_for_the_root(engine: Engine, pool: HandPool) -> None:
     id = root(engine, pool, child(), child())
     a, b = pool.claim(2)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from covey.core.machine import RULES, SECOND, SIGNALS, Change, Signal, decide
+from covey.core.machine import ADVICE, RULES, SECOND, SIGNALS, Change, Signal, decide
 from covey.core.model import ENDED, MAX_INTERRUPTIONS, STATES, Row
 from covey.errors import Refused, StillStopping
 
@@ -225,3 +225,23 @@ def test_a_retried_parent_waits_for_its_reopened_children_unless_everything_is_t
 )
 def test_whoever_gives_no_reason_is_given_one(state: str, signal: str, error: str) -> None:
     assert becomes(row(state), signal).error == error
+
+
+@pytest.mark.parametrize(
+    ("state", "name", "advice"),
+    [
+        ("completed", "retry", "`retry --again` queues it as a new job"),
+        ("pending", "retry", "already waiting for a worker"),
+        ("processing", "retry", "cancel it first"),
+        ("scheduled", "retry", "`edit --run-at now` starts it sooner"),
+        ("blocked", "retry", "it waits for other jobs"),
+        ("waiting", "retry", "its children are still at work"),
+        ("completed", "cancel", "it has completed already"),
+        ("dead", "cancel", "`remove` deletes it"),
+        ("cancelled", "cancel", "it is cancelled already"),
+    ],
+)
+def test_who_is_refused_hears_what_to_do_instead(state: str, name: Any, advice: str) -> None:
+    with pytest.raises(Refused, match=advice):
+        decide(row(state), Signal(name), NOW, Random(1))
+    assert len(ADVICE) == 9

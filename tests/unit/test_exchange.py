@@ -46,9 +46,10 @@ def test_reports_that_do_not_fit_into_one_turn_go_in_several_and_one_that_fits_i
     type = exchange._types.of("default")
     exchange._held = {claim.id: (claim.fence, "command", type) for claim in claims}
     exchange._load[type]["command"] = len(claims)
+    outputs = [Output(b"x" * (LIMIT + 1 if n == 7 else LIMIT // 4)) for n in range(40)]
     exchange.report([
-        Report(claim.id, claim.fence, "success", 1, 2, "w1", output=Output(b"x" * (LIMIT + 1 if n == 7 else LIMIT // 4)))
-        for n, claim in enumerate(claims)
+        Report(claim.id, claim.fence, "success", 1, 2, "w1", output=output)
+        for claim, output in zip(claims, outputs, strict=True)
     ])  # fmt: skip
     exchange.start()
     try:

@@ -134,12 +134,11 @@ def view_of(row: TokenRow, now: int) -> TokenView:
 # ── what may be asked for ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def check_name(name: str) -> str:
+def check_name(name: str) -> None:
     if not NAME.fullmatch(name):
         raise InvalidInput(f"token name {name!r}: use letters, digits and _ . : @ / + -, at most 200")
     if name.isdigit():
         raise InvalidInput(f"token name {name!r}: digits only would be taken for an id; put a letter into it")
-    return name
 
 
 def check_role(role: str) -> Role:
