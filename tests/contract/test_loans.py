@@ -9,14 +9,14 @@ import pytest
 from covey.core.model import Claim
 from covey.engine.engine import Engine
 from covey.errors import LeaseLost, Refused
-from covey.testing import FakeClock, command, python_task
+from covey.testing import FakeClock, HandPool, command, python_task
 from covey.testing.factories import child, pool_info
 
 BEHIND = True  # a server lends; whoever borrows has endpoints of his own
 
 
 def lend(engine: Engine, **fields: Any) -> tuple[int, Claim]:
-    lent = engine.lend(pool_info("curl", count=1, **fields))
+    lent = engine.lend(pool_info("curl", count=1, host="http", pid=0, **fields))
     assert lent is not None
     return lent
 
@@ -93,6 +93,38 @@ def test_a_loan_is_known_by_job_pool_and_fence(engine: Engine, wrong: str) -> No
     with pytest.raises(LeaseLost):
         engine.stage(**told, spawned=[child()])
     assert engine.renew(claim.id, pool, claim.fence) is False
+
+
+def test_who_names_a_pool_that_is_no_loan_does_not_speak_for_it(engine: Engine) -> None:
+    """A turn that does not list what its pool holds would hand that back, and then the pool would leave."""
+    engine.enqueue([command() for _ in range(3)])
+    pool = HandPool(engine)
+    claims = pool.claim(2)
+    waiting = engine.enqueue([command()])[0].id
+    for job, fence in ((claims[0].id, claims[0].fence), (waiting, 0)):
+        with pytest.raises(LeaseLost):
+            engine.renew(job, pool.id, fence)
+        with pytest.raises(LeaseLost):
+            engine.stage(job, pool.id, fence, [child()])
+        with pytest.raises(LeaseLost):
+            engine.settle(job, pool.id, fence, "success")
+        with pytest.raises(LeaseLost):
+            engine.settle(job, pool.id, fence, "failure", error="e")
+    assert [engine.job(claim.id).state for claim in claims] == ["processing"] * 2
+    assert engine.job(waiting).state == "pending"
+    assert not pool.beat(*claims).lost
+
+
+def test_who_names_the_loan_of_another_does_not_end_it(engine: Engine) -> None:
+    engine.enqueue([command(), command()])
+    mine, other = lend(engine), lend(engine)
+    for pool, claim in ((mine[0], other[1]), (other[0], mine[1])):
+        with pytest.raises(LeaseLost):
+            engine.settle(claim.id, pool, claim.fence, "success")
+    engine.settle(mine[1].id, mine[0], mine[1].fence, "success")
+    engine.settle(mine[1].id, other[0], mine[1].fence, "success")  # its own earlier report, as far as anybody can tell
+    assert not engine.renew(other[1].id, other[0], other[1].fence)
+    assert [engine.job(claim.id).state for _, claim in (mine, other)] == ["completed", "processing"]
 
 
 def test_a_borrower_hears_of_a_cancel_and_says_when_it_has_stopped(engine: Engine) -> None:

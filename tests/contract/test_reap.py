@@ -105,6 +105,7 @@ def test_from_the_third_interruption_on_a_job_is_claimed_only_for_an_idle_worker
         assert pool.claim_one(idle=n % 2 == 0).id == made.id
         pool.lose()
     pool = HandPool(engine)
+    assert pool.claim(1, idle=False) == []  # it keeps its place in the line
     assert [claim.id for claim in pool.claim(5, idle=False)] == [other.id]
     assert pool.claim(5, idle=False) == []
     assert pool.claim_one(idle=True).id == made.id

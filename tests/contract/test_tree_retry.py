@@ -112,6 +112,22 @@ def test_a_retried_serial_child_waits_for_the_one_before_it(engine: Engine, pool
     assert states(engine, id) == ["completed"]
 
 
+def test_a_serial_child_behind_one_that_was_cancelled_is_refused_although_another_still_runs(
+    engine: Engine, pool: HandPool
+) -> None:
+    """It would be cancelled again as soon as its turn came."""
+    id = root(engine, pool, child("one"), child("two"), child("three"), report={"child_mode": "serial"})
+    first, second, third = (job.id for job in children(engine, id))
+    engine.cancel([second])
+    assert states(engine, first, second, third) == ["pending", "cancelled", "cancelled"]
+    with pytest.raises(
+        Refused, match=f"job {second} comes before job {third} and did not complete; retry {second} first"
+    ):
+        engine.retry([third])
+    engine.retry([second])
+    assert states(engine, first, second, third) == ["pending", "blocked", "blocked"]
+
+
 @pytest.mark.parametrize("all", [False, True])
 def test_a_retried_uncle_waits_for_its_root(engine: Engine, pool: HandPool, all: bool) -> None:
     id = root(engine, pool, child("child"), after("uncle"))

@@ -242,7 +242,7 @@ class Forest:
             return False
         earlier = [c for c in self.children(parent.row.id) if (c.row.child_no or 0) < (job.row.child_no or 0)]
         unready = [child for child in earlier if child.row.state != "completed"]
-        if unready and unready[0].ended and job.ended:
+        if job.ended and any(child.ended for child in unready):
             raise Refused("not in order")
         return bool(unready)
 

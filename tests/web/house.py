@@ -68,9 +68,9 @@ class House:
         self.engine.cancel(list(self.ended.values()))
 
     def claimed(self, queue: str) -> tuple[int, int, int]:
-        """(job, pool, fence) of a job of that queue that a pool holds."""
+        """(job, pool, fence) of a job of that queue that is on loan."""
         (made,) = self.engine.enqueue([command(queue=queue)])
-        pool = self.engine.register(pool_info(queue, queues=(queue,))).pool
+        pool = self.engine.register(pool_info(queue, queues=(queue,), host="http", pid=0)).pool
         turn = Turn(pool=pool, database_id=self.engine.database_id, number=1, wants=[Want((queue,), {"command": 1}, 1)])
         (claim,) = self.engine.turn(turn).claims
         assert claim.id <= made.id

@@ -81,11 +81,12 @@ class Loans(Turns):
         if outcome == "success":
             staged = [_spawn.decode(text) for (text,) in self.store.ask("staged", job=job, fence=fence)]
             report.spawned = staged or None
-        refused = self._turn_of_loan(pool, reports=[report])
+        # Looked at first, as in `renew`: whoever names another pool must not speak for it.
+        refused = self._turn_of_loan(pool, reports=[report]) if self._is_on_loan(job, pool, fence) else None
         if (refused is None or refused) and not self._was_reported(job, pool, fence):
             raise _not_yours(job)
-        if refused is not None:
-            self._forget(job, fence)
+        self._forget(job, fence)
+        if self.store.value("is_loan", pool=pool) and not self.store.held_by([pool]):
             self.leave(pool)
 
     def _was_reported(self, job: int, pool: int, fence: int) -> bool:
@@ -97,7 +98,7 @@ class Loans(Turns):
         row: Row | None = self.store.row(job)
         if row is None:
             return False
-        if row.fence == fence and row.state != "processing":
+        if row.fence == fence and row.state != "processing" and row.attempts > 0:
             return True
         return bool(self.store.value("was_reported", job=job, pool=pool, fence=fence))
 
@@ -113,7 +114,9 @@ class Loans(Turns):
 
     def _is_on_loan(self, job: int, pool: int, fence: int) -> bool:
         row: Row | None = self.store.row(job)
-        return row is not None and row.pool == pool and fence in (row.fence, row.fence - 1)
+        if row is None or row.pool != pool or fence not in (row.fence, row.fence - 1):
+            return False
+        return bool(self.store.value("is_loan", pool=pool))
 
     def _turn_of_loan(
         self, pool: int, *, reports: Sequence[Report] = (), held: Sequence[Held] = ()

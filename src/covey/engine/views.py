@@ -109,6 +109,14 @@ class Views:
         states: dict[int, str] = dict(self.store.ask("states_of", ids=json.dumps(list(ids))))
         return {id for id in ids if id not in states or states[id] in ENDED}
 
+    def queues_of(self, refs: Sequence[str]) -> dict[str, str]:
+        """The queue of each job, by its id or key as it was given, of those that are there."""
+        ids = [int(ref) for ref in refs if ref.isdecimal() and len(ref) < 19]
+        names = {str(id): queue for id, queue in self.store.ask("queues_of_ids", ids=json.dumps(ids))}
+        keys = [ref for ref in refs if not ref.isdecimal()]
+        keyed: dict[str, str] = dict(self.store.ask("queues_of_keys", keys=json.dumps(keys))) if keys else {}
+        return keyed | {ref: names[str(int(ref))] for ref in refs if ref.isdecimal() and str(int(ref)) in names}
+
     def why(self, ref: Ref) -> Why:
         """Why the job is in its state, and what would change that."""
         job = self.job(ref)

@@ -113,19 +113,20 @@ from taken t
 
 -- name: claim_lane
 -- Finding and claiming in one, where there is one lane without rules. The pool's own row is locked first: a reaper that
--- has it waits for us or we for it, and without the row there is no claim. What few jobs have travels as one JSON text,
+-- has it waits for us or we for it, and without the row there is no claim. What was interrupted often keeps its place
+-- until a worker is idle: it is picked, and left. What few jobs have travels as one JSON text,
 -- or not at all: 22 columns of a job cost both sides a tenth of the whole turn.
 with mine as materialized (
     select id from {pools} where id = :pool for no key update
 ), picked as materialized (
-    select id from {jobs}
-    where state = 'pending' and queue = :queue and kind = :kind and interruptions < :lonely
+    select id, interruptions as often from {jobs}
+    where state = 'pending' and queue = :queue and kind = :kind
     order by priority desc, seq, id limit :limit for no key update skip locked
 ), taken as (
     update {jobs} j
     set state = 'processing', pool = mine.id, fence = fence + 1, attempts = attempts + 1, unique_key = null,
         claimed_at = :now, updated_at = :now
-    from picked, mine where j.id = picked.id
+    from picked, mine where j.id = picked.id and picked.often < :lonely
     returning j.id, fence, task, attempts, max_attempts, timeout_s, key, cwd, keep_background, interruptions, priority,
               phase, depth, max_depth, parent_id, root_id, joins, child_mode, tree_deadline_at, seq
 )

@@ -98,6 +98,12 @@ insert into {payloads} (job_id, args) select :id, args from {payloads} where job
 -- name: id_of_key
 select id from {jobs} where key = :key and parent_id is null
 
+-- name: queues_of_ids
+select id, queue from {jobs} where id {in_ids:ids}
+
+-- name: queues_of_keys
+select key, queue from {jobs} where key {in_texts:keys} and parent_id is null
+
 -- name: id_of_unique_key
 select id from {jobs} where unique_key = :unique_key
 
@@ -402,8 +408,9 @@ where parent_id = :parent and state in ('dead', 'cancelled') order by child_no l
 select id from {jobs} where parent_id = :parent and child_no > :after and finished_at is null order by child_no limit 1
 
 -- name: earlier_child
+-- One that has ended otherwise than well, if there is any.
 select id, finished_at is not null from {jobs}
-where parent_id = :parent and child_no < :before and state <> 'completed' order by child_no limit 1
+where parent_id = :parent and child_no < :before and state <> 'completed' order by finished_at is null, child_no limit 1
 
 -- name: unfinished_children
 select id from {jobs} where parent_id = :parent and finished_at is null order by child_no limit :limit
@@ -546,6 +553,10 @@ insert into {staged} (job_id, fence, no, spawn) values (:job, :fence, :no, :spaw
 
 -- name: staged
 select spawn from {staged} where job_id = :job and fence = :fence order by no
+
+-- name: is_loan
+-- Whether the pool was made for one job that a worker took over HTTP.
+select 1 from {pools} where id = :pool and host = 'http' and pid = 0
 
 -- name: was_reported
 select count(*) from {attempts} where job_id = :job and fence = :fence and pool = :pool

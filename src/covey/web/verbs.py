@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from .. import __version__, env
 from ..core import bodies, wire
-from ..core.model import Registered
+from ..core.model import Registered, Report
 from ..core.objects import FIELDS, spec_of
 from ..core.view import Branch, Filter, JobView, LiveOutput
 from ..engine.engine import Engine
@@ -100,8 +100,7 @@ class Verbs:
             await self._check_pool(call)
             for want in turn.wants:
                 _check_queues(call.guest, want.queues)
-            for report in turn.reports:
-                _check_queues(call.guest, [spawn.queue for spawn in report.spawned or () if spawn.queue is not None])
+            turn.reports = [_within(call.guest, report) for report in turn.reports]
         seen = self._hub.seen  # before the turn looks: what rings from now on it may not see
         self._hub.awake(turn.pool, turn.number)
         self._hub.heard(turn.pool)
@@ -199,9 +198,25 @@ def _check_queues(guest: Guest, queues: Iterable[str] | None) -> None:
         raise Forbidden(f"this token is for {allowed} only, not for {strange[0]}")
 
 
+def _within(guest: Guest, report: Report) -> Report:
+    """The report, unless it spawns where its pool may not: then its job has failed for that. Refused with its whole
+    turn it would come again for ever, and nothing else of that pool would be heard."""
+    try:
+        _check_queues(guest, [spawn.queue for spawn in report.spawned or () if spawn.queue is not None])
+    except Forbidden as error:
+        why = f"what it spawned was refused: {error}"
+        return replace(report, outcome="abort", error=why, result=None, spawned=None)
+    return report
+
+
 def check_jobs(engine: Engine, guest: Guest, refs: Sequence[bodies.Ref]) -> None:
-    for ref in refs if guest.queues is not None else ():
-        seen_job(engine, guest, ref)
+    """All of them are the asker's business; else it is as if there were none."""
+    if guest.queues is None:
+        return
+    wanted = list(dict.fromkeys(map(str, refs)))
+    found = engine.queues_of(wanted)
+    if strange := [ref for ref in wanted if ref not in found or not guest.may_see(found[ref])]:
+        raise NotFound(f"no job {strange[0]!r}; `covey list` shows what there is")
 
 
 def seen_job(engine: Engine, guest: Guest, ref: bodies.Ref) -> JobView:
