@@ -54,7 +54,9 @@ def read_ticks(pid: int) -> int | None:
             fields = stat.read().rpartition(b") ")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    # A process whose first thread has ended looks like a zombie, while its other threads go on.
+    is_gone = fields[0] == b"X" or (fields[0] == b"Z" and int(fields[17]) <= 1)
+    return None if is_gone else int(fields[19])
 
 
 def alive(pid: int, ticks: int) -> bool:

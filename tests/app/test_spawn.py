@@ -53,6 +53,19 @@ def test_options_can_stand_beside_the_arguments_or_in_using(tasks: dict[str, Any
     assert (other.spec.key, other.queue, other.priority, other.spec.policy.timeout_s) == ("b", "r", 4, 9)
 
 
+@pytest.mark.parametrize(
+    "odd", [{"priority": "5"}, {"priority": 10**30}, {"queue": "no queue"}, {"on_error": "x"}, {"key": ""}]
+)
+def test_what_is_no_option_is_refused_before_it_is_recorded(tasks: dict[str, Any], odd: dict[str, Any]) -> None:
+    """Later nobody could read the report that it is in."""
+    ctx = context()
+    with pytest.raises(InvalidInput):
+        ctx.spawn(tasks["add"].using(**odd), 1)
+    with pytest.raises(InvalidInput):
+        ctx.spawn_many([tasks["add"].call(1), tasks["add"].using(**odd).call(1)])
+    assert [spawn.spec.args for spawn in ctx.spawned] == ["[[1],{}]"]
+
+
 def test_a_child_without_a_queue_of_its_own_inherits_and_one_whose_task_has_one_does_not(tasks: dict[str, Any]) -> None:
     ctx = context()
     ctx.spawn(tasks["slow"], 1)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from covey.testing.pools import (
     threads,
     zombies,
 )
+from covey.worker import family
 
 GRACE_S = 5.0
 
@@ -172,6 +175,57 @@ def test_a63_what_is_kept_in_the_background_on_request_lives_on(yard: Yard) -> N
     assert not gone(pid)
     (yard.home / "stop").touch()
     assert yard.trace("kept", 2)[1] == "out"
+
+
+def test_a63_what_a_kept_process_has_started_lives_on_when_it_has_ended(yard: Yard) -> None:
+    yard.pool(count=1, commands_only=True)
+    script = "(sleep 0.5; sh -c 'echo $$ >>kept; exec sleep 1000' & sleep 0.2) & sleep 0.1"
+    yard.completes(yard.shell(script, keep_background=True))
+    pid = yard.pid_in("kept")
+    time.sleep(0.3)  # its parent ends, and it falls to the worker
+    yard.completes(*yard.shells(["true", "sleep 0.2 & true"]))
+    assert not gone(pid)
+
+
+HEADLESS = """import ctypes, os, threading, time
+threading.Thread(target=lambda: (open("headless", "a").write(f"{os.getpid()}\\n"), time.sleep(1000))).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.parametrize("how", ["timeout", "cancel", "stop"])
+def test_a_process_whose_first_thread_has_ended_is_ended_like_any_other(yard: Yard, how: str) -> None:
+    """It looks like a zombie."""
+    pool = yard.pool(count=1, commands_only=True).started()
+    (yard.home / "headless.py").write_text(HEADLESS)
+    id = yard.shell(f"exec {sys.executable} headless.py", timeout_s=1.0 if how == "timeout" else None, max_attempts=1)
+    pid = yard.pid_in("headless")
+    until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "Z", 5, "it looks like a zombie")
+    if how == "cancel":
+        yard.engine.cancel([id])
+    if how == "stop":
+        pool.stop()
+    else:
+        yard.ends(id, within_s=5)
+    until(lambda: not Path(f"/proc/{pid}").exists(), 5, "it is gone")
+
+
+def test_what_belongs_to_another_user_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As what a command has started by sudo: nobody of us can end it."""
+    kill = os.kill
+
+    def forbidden(pid: int, number: int) -> None:
+        if pid == theirs.pid:
+            raise PermissionError
+        kill(pid, number)
+
+    with subprocess.Popen(["sleep", "1000"]) as theirs:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "kill", forbidden)
+            watch = Watch()
+            family.end_all(grace_s=0.05, keep=set(family.children(os.getpid())) - {theirs.pid})
+        assert watch.s < 3
+        theirs.kill()
 
 
 def test_a64_endless_output_costs_little_memory_and_keeps_head_and_tail(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import subprocess
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 from covey.pool.crew import GIVE_UP
 from covey.testing import until
 from covey.testing.pools import RunningPool, Watch, Yard
+from covey.worker.output import hollow_out
 
 SERVED = (
     "test_many_async_tasks_run_at_the_same_time_in_one_worker",
@@ -150,6 +154,58 @@ def test_what_fails_after_a_coroutine_fails_its_job_and_leaves_the_place_free(ya
     (job,) = yard.ends(yard.call("atrips_its_worker", kind="async", max_attempts=1), within_s=5)
     assert (job.state, job.error) == ("dead", "TypeError: 'NoneType' object is not callable")
     yard.completes(yard.call("arest", 0.3, kind="async"))
+
+
+def test_a_job_that_an_async_worker_cannot_read_goes_back_and_runs_in_another(yard: Yard) -> None:
+    yard.pool(count=1).started()
+    yard.completes(yard.call("acannot_read_the_next", kind="async"))
+    (job,) = yard.completes(yard.call("aspeak", "x", kind="async"))
+    assert (job.attempts, job.interruptions) == (1, 0)
+
+
+def test_what_is_written_after_the_end_of_a_coroutine_leaves_nothing_open(yard: Yard) -> None:
+    pool = yard.pool(count=1).started()
+    yard.completes(yard.call("awrites_after_its_end", kind="async"))
+    yard.completes(yard.call("arest", 0.4, kind="async"))
+    live = Path(yard.engine.store.dialect.side) / "live"
+    shown = {os.readlink(f"/proc/{pid}/fd/{fd}") for pid in pool.workers() for fd in os.listdir(f"/proc/{pid}/fd")}
+    assert not [path for path in shown if re.search(r"/live/\d+\.\d+\.out", path)]
+    assert not list(live.glob("*.out"))
+
+
+def test_a_task_that_detaches_its_streams_completes_and_a_fresh_worker_takes_over(yard: Yard) -> None:
+    yard.pool(count=1).started()
+    (job, *_) = yard.completes(*(yard.call("detaches", max_attempts=1) for _ in range(2)))
+    assert job.result == "fine"
+    yard.completes(yard.call("speak", "on"))
+
+
+def test_a64_a_task_that_was_known_to_be_short_fills_no_disk_either(yard: Yard) -> None:
+    """Its output is in a file without a name."""
+    pool = yard.pool(count=1).started()
+    yard.completes(*(yard.call("writes_without_end", 40, "endless") for _ in range(20)))
+    (yard.home / "endless").touch()
+    id = yard.call("writes_without_end", 40, "endless")
+    (pid,) = map(int, yard.trace("written"))
+    assert pid in pool.workers()
+    until(lambda: os.stat(f"/proc/{pid}/fd/1").st_blocks * 512 < 10 << 20, 5, "its middle is a hole")
+    (yard.home / "enough").touch()
+    yard.completes(id)
+    attempt = yard.attempt(id)
+    assert len(attempt.stdout) < 2 << 20
+    assert attempt.stdout_dropped > 30 << 20
+
+
+def test_a_file_of_the_task_s_own_in_the_place_of_its_output_is_left_alone(tmp_path: Path) -> None:
+    own, live = tmp_path / "own", tmp_path / "live"
+    live.mkdir()
+    own.write_bytes(b"x" * (12 << 20))
+    (live / "1.1.out").write_bytes(b"x" * (12 << 20))
+    for path, hollowed in ((own, False), (live / "1.1.out", True)):
+        with open(path, "ab") as file, subprocess.Popen(["sleep", "60"], stdout=file) as process:
+            hollow_out(str(live), process.pid)
+            process.kill()
+        assert (path.stat().st_blocks * 512 < 10 << 20) == hollowed
 
 
 def test_jobs_that_break_their_workers_do_not_make_the_pool_give_up_on_the_kind(yard: Yard) -> None:

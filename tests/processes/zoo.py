@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import io
 import os
 import resource
 import subprocess
@@ -17,7 +18,7 @@ from typing import Any
 from covey import Abort, Context, Covey, Retry, Snooze
 from covey.env import start_ticks
 from covey.testing.until import until
-from covey.worker import coroutines, family
+from covey.worker import coroutines, family, wire
 from covey.worker.station import Station
 
 app = Covey()
@@ -313,6 +314,45 @@ async def atrips_its_worker() -> None:
     """What comes after the task fails, once."""
     real, coroutines.join = coroutines.join, None  # type: ignore[assignment]
     asyncio.get_running_loop().call_later(0.2, setattr, coroutines, "join", real)
+
+
+@app.task
+async def acannot_read_the_next() -> None:
+    """As when there is no descriptor left for a large job."""
+
+    def unreadable(data: bytes) -> Any:
+        raise ValueError("what was sent is not there")
+
+    wire.decode_dispatch = unreadable
+
+
+@app.task
+async def awrites_after_its_end() -> None:
+    async def later() -> None:
+        await asyncio.sleep(0.2)
+        print("late", flush=True)
+
+    background.append(asyncio.create_task(later()))
+
+
+background: list[Any] = []
+
+
+@app.task
+def detaches() -> str:
+    sys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding="utf-8")  # type: ignore[attr-defined]
+    print("said")
+    return "fine"
+
+
+@app.task
+def writes_without_end(megabytes: int, go: str) -> None:
+    """Short, until the file is there."""
+    if os.path.exists(go):
+        for _ in range(megabytes):
+            os.write(1, b"x" * (1 << 20))
+        leave_trace(os.getpid(), "written")
+        wait_for("enough")
 
 
 @app.task

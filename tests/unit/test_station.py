@@ -49,12 +49,20 @@ def test_a_report_that_cannot_be_sent_is_told_as_a_failure(ends: tuple[Station, 
 
 
 def test_a_message_that_cannot_be_read_keeps_nothing_that_came_before_it_from_being_heard() -> None:
-    buffer = bytearray(wire.frame(wire.Ready("w1")) + b"\x04\x00\x00\x00junk" + wire.frame(wire.Ready("w2")))
+    buffer = bytearray(wire.frame(wire.Ready("w1")) + b"\x02\x00\x00\x00\xc1\xc1" + wire.frame(wire.Ready("w2")))
     ready, broken = wire.unframe(buffer)
     assert ready == wire.Ready("w1")
     assert isinstance(broken, wire.Broken)
     assert broken.name == wire.GARBLED
     assert not buffer
+
+
+def test_a_message_of_the_wrong_shape_keeps_none_that_came_after_it_from_being_heard() -> None:
+    odd = wire.frame(wire.Done(7, Report(3, 5, "success", after_s="soon")))  # type: ignore[arg-type]
+    done = wire.Done(8, Report(4, 1, "success"))
+    broken, heard = wire.unframe(bytearray(odd + wire.frame(done)))
+    assert isinstance(broken, wire.Broken)
+    assert heard == done
 
 
 def test_what_is_wrong_with_what_a_run_asked_for_is_the_job_s_failure() -> None:

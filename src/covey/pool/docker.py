@@ -127,8 +127,10 @@ class Docker:
         if not ids:
             return []
         # One that is gone meanwhile makes it fail, and the others are told all the same.
-        told = self._call("inspect", "--type", "container", "--format", FORMAT, *ids).stdout
-        return [_container(*json.loads(line)) for line in told.splitlines() if line.startswith("[")]
+        told = self._call("inspect", "--type", "container", "--format", FORMAT, *ids)
+        if told.returncode and not re.search("no such (container|object)", told.stderr, re.I):
+            raise ContainerError(f"{self.program} cannot tell of its containers: {_last_line(told.stderr)}")
+        return [_container(*json.loads(line)) for line in told.stdout.splitlines() if line.startswith("[")]
 
     def send(self, names: Iterable[str], number: signal.Signals) -> None:
         """Those that run have the signal."""

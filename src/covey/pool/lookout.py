@@ -76,8 +76,8 @@ class Lookout:
         claim = flight.claim
         if elapsed > AHEAD_S:
             self._window.note_at_least(claim.kind, claim.task, elapsed)
-        if flight.live and member.kind == "sync":
-            output.hollow_out(self._live, claim.id, claim.fence)
+        if member.kind == "sync" and member.pid is not None:
+            output.hollow_out(self._live, member.pid)
         if flight.kill_at is not None:
             if now >= flight.kill_at and not member.doomed:
                 member.doomed = True

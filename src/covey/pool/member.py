@@ -95,7 +95,7 @@ class Member:
         message = wire.encode(wire.Dispatch(flight.serial, flight.live, flight.claim))
         try:
             wire.send_job(self.jobs, message)
-        except BlockingIOError:
+        except OSError:  # it is full, or the system has no more descriptors for what is on its way
             return False
         if not self.flights or self.kind == "async":
             self.heard_at = time.monotonic()

@@ -90,6 +90,8 @@ class Commands:
         if spawn_path is not None:
             env["COVEY_SPAWN"] = spawn_path
         os.chdir(claim.cwd or self._home)
+        if self._kept:  # what is there before the command begins belongs to those that are kept, whoever its parent is
+            self._kept = frozenset(family.descendants(os.getpid()))
         out_reader, out_writer = os.pipe2(os.O_CLOEXEC)
         err_reader, err_writer = os.pipe2(os.O_CLOEXEC)
         try:
@@ -161,7 +163,7 @@ class Commands:
         if family.is_empty():
             return
         if keep_background:
-            self._kept = frozenset(family.children(os.getpid()))
+            self._kept = frozenset(family.descendants(os.getpid()))
             return
         ended, _ = family.end_all(grace_s=LEFTOVER_GRACE_S, keep=self._kept)
         if ended:

@@ -14,6 +14,7 @@ import sys
 import threading
 from typing import Any
 
+from ..core.codec import clean
 from ..core.model import Report
 from . import family
 from .calling import Task, first_call, second_call
@@ -68,6 +69,9 @@ class Coroutines:
                 dispatch = self._station.receive()
             except BlockingIOError:
                 return
+            except Exception as error:  # the job is ours, and we cannot read it: with us it goes back
+                self._station.broken(clean(f"{type(error).__name__}: {error}"))
+                os._exit(1)
             if dispatch is None:
                 asyncio.get_running_loop().remove_reader(self._station.jobs)
                 self._ended.set()

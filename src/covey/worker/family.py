@@ -72,10 +72,17 @@ def descendants(pid: int, keep: Container[int] = ()) -> list[int]:
     return found
 
 
-def send(pids: list[int], number: int) -> None:
+def send(pids: list[int], number: int) -> list[int]:
+    """They have the signal; those that may not be signalled by us (of another user) are told."""
+    refused = []
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        try:
             os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            refused.append(pid)
+    return refused
 
 
 def is_burdened() -> bool:
@@ -111,14 +118,15 @@ def end_all(
     signalled = _tell(keep) if grace_s > 0 else set()
     deadline = time.monotonic() + grace_s
     pause = 0.0005
+    immune: set[int] = set()  # of another user, as by sudo: nothing that we do ends them
     while True:
-        left = _living(keep)
+        left = [pid for pid in _living(keep) if pid not in immune]
         # Somebody may be adopted between two looks; only when we have no child at all is there nobody to be missed.
-        if not left and all(pid in keep for pid in children(os.getpid())):
+        if not left and all(pid in keep or pid in immune for pid in children(os.getpid())):
             break
         signalled.update(left)
         if time.monotonic() >= deadline:
-            send(left, signal.SIGKILL)
+            immune.update(send(left, signal.SIGKILL))
         meanwhile()
         time.sleep(pause)
         pause = min(pause * 2, 0.02)
@@ -156,12 +164,23 @@ def marked(prefix: str) -> list[int]:
         try:
             if os.stat(f"/proc/{name}").st_uid != uid and uid != 0:
                 continue
-            with open(f"/proc/{name}/environ", "rb") as environ:
-                if any(part.startswith(wanted) for part in environ.read().split(b"\0")):
-                    found.append(int(name))
+            if any(part.startswith(wanted) for part in _environ(name).split(b"\0")):
+                found.append(int(name))
         except OSError:
             continue
     return found
+
+
+def _environ(pid: str) -> bytes:
+    """Its environment; that of another thread if the first one has ended."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environ:
+            return environ.read()
+    except ProcessLookupError:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/environ", "rb") as environ:
+                return environ.read()
+        return b""
 
 
 def kill_marked(prefix: str, timeout_s: float = 5.0) -> int:

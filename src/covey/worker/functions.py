@@ -171,7 +171,14 @@ class Files:
         for fd, own in zip((1, 2), self._own, strict=True):
             os.dup2(own, fd)
         self._shown = False
-        self.closed = self.closed or any(stream.closed for stream in self._streams)
+        self.closed = self.closed or any(map(_is_closed, self._streams))
+
+
+def _is_closed(stream: Any) -> bool:
+    try:
+        return bool(stream.closed)
+    except ValueError:  # detached: as good as closed
+        return True
 
 
 def _flush(stream: Any) -> None:

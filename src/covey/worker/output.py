@@ -12,6 +12,7 @@ CAP = 1 << 20  # bytes kept of each stream: half from the head, half from the ta
 ROTATE = 1 << 20  # a live file is followed by another at this size
 HOLLOW = 8 << 20  # a live file that takes more of the disk than this loses its middle
 PUNCH_HOLE_KEEP_SIZE = 3
+NAMELESS = "/memfd:covey-out"
 off_t = ctypes.c_longlong
 _libc = ctypes.CDLL(None)
 
@@ -50,6 +51,7 @@ class Capture:
         if self._live is not None:
             os.close(self._live)
             self._live = None
+        self._live_path = None  # what a task writes after its end is shown to nobody
         self._trim()
         if not self._dropped:
             return bytes(self._head + self._tail), 0
@@ -118,11 +120,18 @@ def read_ends(fd: int, capture: Capture) -> None:
     capture.write(os.pread(fd, CAP, size - CAP))
 
 
-def hollow_out(directory: str, job: int, fence: int) -> None:
-    """A task that writes without end fills no disk: the middle of its live files, which nobody will read, is a hole."""
-    for stream in ("out", "err"):
+def hollow_out(directory: str, pid: int) -> None:
+    """A task that writes without end fills no disk: the middle of what it wrote, which nobody will read, is a hole.
+
+    Only in files of ours: a task may have put its own in the place of its standard streams.
+    """
+    for stream in (1, 2):
         with contextlib.suppress(OSError):
-            fd = os.open(live_path(directory, job, fence, stream), os.O_WRONLY | os.O_CLOEXEC)
+            path = f"/proc/{pid}/fd/{stream}"
+            place = os.path.join(os.path.realpath(directory), "") if directory else NAMELESS
+            if not os.readlink(path).startswith((place, NAMELESS)):
+                continue
+            fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
                 found = os.fstat(fd)
                 if found.st_blocks * 512 > HOLLOW:

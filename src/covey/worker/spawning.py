@@ -141,11 +141,15 @@ class Spawns:
     def add_many(self, calls: Iterable[Called], mode: Mode | None) -> int:
         """Children for all of the calls, in order; how many. Made one after the other: there may be 100,000."""
         self.allow("child", mode)
-        before = len(self._asked)
+        before, checked = len(self._asked), None
         for call in calls:
             options = call.source.options
+            queue, priority = options.get("queue"), options.get("priority")
             spec = call.source.spec(call.args, self.settings)
-            self._append(Spawn("child", spec, options.get("queue"), options.get("priority")))
+            if call.source is not checked:  # calls of one task differ in their arguments alone, which are checked
+                check_spec(_with(spec, queue, priority))
+                checked = call.source
+            self._append(Spawn("child", spec, queue, priority))
         return len(self._asked) - before
 
     def _append(self, spawn: Spawn) -> None:

@@ -140,7 +140,7 @@ def frame_parts(message: FromWorker) -> tuple[bytes, ...]:
 def unframe(buffer: bytearray) -> list[FromWorker]:
     """The whole messages at the front of the buffer, removed from it. A half one stays.
 
-    One that cannot be read counts as the last word of a worker that is broken: whatever comes behind it is not read.
+    One that cannot be read says that its worker is broken. What is no message at all ends what can be read of it.
     """
     messages: list[FromWorker] = []
     at, end = 0, len(buffer)
@@ -153,8 +153,9 @@ def unframe(buffer: bytearray) -> list[FromWorker]:
             messages.append(decode_from_worker(view[at + 4 : at + 4 + length]))
         except msgspec.DecodeError as error:
             messages.append(Broken(GARBLED, f"it said what cannot be read: {error}"))
-            at = end
-            break
+            if not isinstance(error, msgspec.ValidationError):
+                at = end
+                break
         at += 4 + length
     view.release()
     del buffer[:at]
