@@ -18,13 +18,17 @@ LONGEST = 4096  # characters of a name
 # Only a body in which one of these occurs is looked at closely: most are not.
 _JSON = re.compile(rb"\d{19}|\\u0000")
 _MSGPACK = re.compile(rb"\xcf[\x80-\xff]|\x00")
-# JSON of whoever sent it, and text that is cleaned when it is stored.
-_FREE = {"result", "jobs", "stdout", "stderr", "error", "detail", "output", "reports"}
+PIECE = 1 << 20  # bytes that are searched at a time: nobody else runs meanwhile
+OVERLAP = 32  # no pattern is longer
+# JSON of whoever sent it, text that is cleaned when it is stored, and specs: `check_spec` looks at all they hold.
+_FREE = {"result", "jobs", "stdout", "stderr", "error", "detail", "output", "reports", "specs"}
 
 
 def check_body(data: bytes, value: Any, *, is_json: bool) -> None:
     """InvalidInput if there is a number of more than 64 bits, or a NUL in a name."""
-    if (_JSON if is_json else _MSGPACK).search(data) and (problem := _problem(value)):
+    suspect = _JSON if is_json else _MSGPACK
+    found = any(suspect.search(data, at, at + PIECE + OVERLAP) for at in range(0, len(data), PIECE))
+    if found and (problem := _problem(value)):
         raise InvalidInput(problem)
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import resource
+import sys
+import termios
 from functools import cache
 from typing import Any
 
+import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
@@ -50,9 +54,32 @@ class Careful(HttpToolsProtocol):
             self._head += len(data)
             if self._deadline is None:
                 self._expect_head()
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._feed(data)
+        except httptools.HttpParserError as error:
+            self.send_400_response(str(error))
         if self._is_head and self._head > MOST_HEAD and not self.transport.is_closing():
             self._refuse(431, "head_too_large", f"request line and headers are over {MOST_HEAD:,} bytes")
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        """Read to its end. The parser leaves out the body of a request that asks for an upgrade; none is granted here,
+        and what was left out would be taken for the next request. So its head is read again, without that wish."""
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                head = self._head_without_upgrade()
+                self.parser = httptools.HttpRequestParser(self)  # after a `close` the old one reads nothing more
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+                self.parser.feed_data(head)
+                data = memoryview(data)[upgrade.args[0] :]
+
+    def _head_without_upgrade(self) -> bytes:
+        lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        lines += (b"%s: %s" % header for header in self.headers if header[0] != b"upgrade")
+        return b"\r\n".join((*lines, b"", b""))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -68,13 +95,18 @@ class Careful(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._count(len(self.url) + sum(len(name) + len(value) for name, value in self.headers))
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise ValueError("no tunnels")  # an upgrade by itself, whatever its head says
+            return  # `_feed` reads it again
         self._is_head, self._head = False, 0
         self._stop(self._deadline)
         self._deadline = None
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        super().on_message_complete()
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
         self._is_head = True
 
     def send_400_response(self, msg: str) -> None:
@@ -82,12 +114,29 @@ class Careful(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stuck = self.loop.call_later(STUCK_S, self.transport.abort)
+        self._watch()
 
     def resume_writing(self) -> None:
         self._stop(self._stuck)
         self._stuck = None
         super().resume_writing()
+        if self.transport.is_closing():
+            self._cut()  # the rest of the last word
+
+    def _watch(self) -> None:
+        """Whoever reads, however slowly, may read on."""
+        self._stuck = self.loop.call_later(STUCK_S, self._look, self._unread())
+
+    def _look(self, before: int) -> None:
+        if self._unread() < before:
+            self._watch()
+        else:
+            self.transport.abort()
+
+    def _unread(self) -> int:
+        """Bytes that have not arrived. Most are the kernel's, and it takes no more before a third of those is gone."""
+        queued = fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+        return self.transport.get_write_buffer_size() + int.from_bytes(queued, sys.byteorder)
 
     def _expect_head(self) -> None:
         self._deadline = self.loop.call_later(HEAD_S, self._too_slow)
@@ -114,7 +163,7 @@ class Careful(HttpToolsProtocol):
     def _cut(self) -> None:
         """Closed once the last word has been read, or soon: who reads nothing would keep it open for ever."""
         if self._stuck is None:
-            self._stuck = self.loop.call_later(STUCK_S, self.transport.abort)
+            self._watch()
         self.transport.close()
 
     @staticmethod

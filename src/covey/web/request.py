@@ -10,7 +10,8 @@ from urllib.parse import parse_qs, unquote
 
 import msgspec
 
-from ..core.bodies import Failed, Failure
+from ..core.bodies import Enqueue, Failed, Failure
+from ..core.model import Spec
 from ..core.wire import ENDPOINTS, JSON, MSGPACK, Endpoint
 from ..errors import CoveyError, InvalidInput, NotFound
 from .bounds import check_body
@@ -21,6 +22,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BODY_S = 10.0  # for a body to arrive, and a second more …
 BODY_PACE = 64 << 10  # … for so many bytes of it
+LARGE = 256 << 10  # bytes of a body that is understood in a thread, so that the event loop need not wait
 DROPPED = 1 << 20  # bytes of a body that nobody wants which are read all the same, so that the answer arrives
 
 
@@ -92,22 +94,11 @@ class Request:
         if endpoint.takes is None:
             return None
         said = self.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-        if said == MSGPACK:
-            decode = msgspec.msgpack.decode
-        elif said == JSON:
-            decode = msgspec.json.decode  # type: ignore[assignment]
-        else:
+        if said not in (MSGPACK, JSON):
             raise HttpError(415, "unsupported_media_type", f"content-type {said!r}: send {JSON} or {MSGPACK}")
-        try:
-            value = decode(data, type=endpoint.takes)
-            check_body(data, value, is_json=said == JSON)
-            return value
-        except RecursionError:
-            raise InvalidInput("the body is nested too deeply") from None
-        except InvalidInput:
-            raise
-        except (msgspec.DecodeError, UnicodeDecodeError, ValueError, OverflowError) as error:
-            raise InvalidInput(f"the body is not what {endpoint.name} takes: {error}") from None
+        if len(data) > LARGE:
+            return await asyncio.to_thread(_understood, data, endpoint, said)
+        return _understood(data, endpoint, said)
 
     async def _read(self, limit: int) -> bytes:
         if self._length() > limit:
@@ -159,6 +150,40 @@ class Request:
         """Returns when who asked has hung up."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+class _Parcel(Enqueue, kw_only=True):
+    """An enqueue whose specs are not unpacked yet."""
+
+    specs: list[msgspec.Raw]  # type: ignore[assignment]
+
+
+def _understood(data: bytes, endpoint: Endpoint, said: str) -> Any:
+    """The body as what the endpoint takes, or InvalidInput."""
+    try:
+        value = _decoded(data, endpoint.takes, msgspec.msgpack.Decoder if said == MSGPACK else msgspec.json.Decoder)
+        check_body(data, value, is_json=said == JSON)
+        return value
+    except RecursionError:
+        raise InvalidInput("the body is nested too deeply") from None
+    except InvalidInput:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"the body is not what {endpoint.name} takes: {error}") from None
+
+
+def _decoded(data: bytes, kind: Any, decoder: Any) -> Any:
+    if kind is not Enqueue or len(data) <= LARGE:
+        return decoder(kind).decode(data)
+    # One call for a million specs takes a second and more, and no other thread runs until it returns.
+    parcel = decoder(_Parcel).decode(data)
+    unpack, specs = decoder(Spec).decode, []
+    try:
+        for each in parcel.specs:
+            specs.append(unpack(each))
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"specs[{len(specs)}]: {error}") from None
+    return Enqueue(specs=specs, request=parcel.request)
 
 
 def _too_large(limit: int) -> HttpError:
