@@ -86,6 +86,21 @@ def test_what_is_not_json_is_refused_and_named_but_not_shown(app: Covey, value: 
     assert stored(app) == 0
 
 
+def test_a_number_that_is_too_long_to_be_written_is_refused(app: Covey) -> None:
+    task = app.task(functions.takes_anything)
+    assert task.enqueue(10**4300 - 1).view.args == [[10**4300 - 1], {}]
+    for value in (10**4300, [{"a": -(10**5000)}], {"a": [1.5, 10**5000]}):
+        with pytest.raises(InvalidInput, match="a number of more than 4,300 digits; pass it as a string"):
+            task.enqueue(value)
+    assert stored(app) == 1
+
+
+def test_a_back_off_that_no_float_can_hold_is_refused(app: Covey) -> None:
+    with pytest.raises(InvalidInput, match="back-off"):
+        app.task(functions.takes_anything).using(backoff_base=10**400).enqueue(1)
+    assert stored(app) == 0
+
+
 def test_a_payload_over_the_limit_is_refused(app: Covey) -> None:
     with pytest.raises(TooLarge, match="pass a path"):
         app.task(functions.takes_anything).enqueue("x" * (1 << 20))

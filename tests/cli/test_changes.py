@@ -112,6 +112,8 @@ def test_retry_again_makes_a_new_job(covey: CommandLine) -> None:
     covey("enqueue", "true")
     covey("cancel", "1")
     assert covey("retry", "1", "--again").out == "2\n"
+    assert covey("retry", "1", "1", "--again").out == "3\n"
+    assert covey.count() == 3
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,20 @@ def test_the_callers_directory_is_the_jobs(covey: CommandLine) -> None:
     assert covey("show", "1", "--json").json["cwd"] == str(covey.directory)
 
 
+def test_a_relative_directory_in_an_object_is_the_callers_too(covey: CommandLine) -> None:
+    covey("enqueue", '{"command":"pwd","cwd":"."}')
+    covey("enqueue", '{"command":"pwd","cwd":"sub"}', "--cwd", "/srv")
+    covey("enqueue", "-", stdin=b'{"command":"pwd","cwd":"a/.."}\n')
+    here = str(covey.directory)
+    assert [covey.view(id).cwd for id in (1, 2, 3)] == [here, "/srv/sub", here]
+
+
+def test_an_empty_name_after_the_verb_leaves_the_database_that_was_named_before_it(covey: CommandLine) -> None:
+    assert covey("--db", "named.db", "enqueue", "--db=", "true").out == "1\n"
+    assert (covey.directory / "named.db").exists()
+    assert covey.count() == 0
+
+
 def test_the_short_way_and_typer_mean_the_same(covey: CommandLine) -> None:
     """The first of each pair is understood without typer, the second (a short option glued to its value) is not."""
     covey("enqueue", "true", "--queue", "a", "--max-retries=4", "-e", "X=1")

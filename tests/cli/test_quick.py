@@ -7,8 +7,9 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from covey.cli.ending import verb_of
 from covey.cli.pooling import start_pool
-from covey.cli.quick import START, understood_start
+from covey.cli.quick import START, understood, understood_start
 from covey.cli.worker_start import start
 
 # Containers take their time anyway: these go the long way through typer.
@@ -46,6 +47,30 @@ def test_a_plain_start_needs_no_typer(words: str, options: dict[str, object]) ->
     assert understood_start(["--db", "x", "worker", "start", *words.split()]) == {"db": "x"} | options
 
 
-@pytest.mark.parametrize("words", ["--help", "--grace 1.5", "--count", "--count -1", "shell", "--no-such", "-n4"])
+@pytest.mark.parametrize(
+    "words", ["--help", "--grace 1.5", "--count", "--count -1", "shell", "--no-such", "-n4", "--db=", "--drain --db="]
+)
 def test_what_is_not_plain_is_left_to_typer(words: str) -> None:
     assert understood_start(["worker", "start", *words.split()]) is None
+
+
+@pytest.mark.parametrize("words", [["--db=", "true"], ["--db", "", "true"], ["true", "--db="]])
+def test_a_database_without_a_name_is_left_to_typer(words: list[str]) -> None:
+    assert understood(["--db", "x", "enqueue", *words]) is None
+    assert understood(["enqueue", *words]) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "verb"),
+    [
+        ("run true", "run"),
+        ("--db list run true", "run"),
+        ("--token-file list wait 1", "wait"),
+        ("--token-file t --db d wait 1", "wait"),
+        ("--token-file=t wait 1", "wait"),
+        ("--version", None),
+        ("--token-file", None),
+    ],
+)
+def test_the_verb_is_no_option_s_value(words: str, verb: str | None) -> None:
+    assert verb_of(words.split()) == verb

@@ -74,6 +74,12 @@ def test_following_returns_when_the_tree_has_ended(covey: CommandLine, engine: E
     assert out.decode().startswith(f"{root} cancelled")
 
 
+def test_a_tree_is_not_looked_for_below_its_leaves(covey: CommandLine, engine: Engine) -> None:
+    root = plant(engine, 2)
+    deep = covey("tree", str(root), "-d", "99999999999999999999")
+    assert (deep.code, deep.out.count("\n")) == (0, 3)
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [(["tree", "99"], 1), (["tree", "root", "--depth", "-1"], 2), (["tree", "root", "--limit", "x"], 2), (["tree"], 2)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -282,6 +283,21 @@ def test_an_engine_without_events_is_asked_all_the_same(dock: Dock) -> None:
     (first,) = dock.containers()
     os.kill(dock.first_pid(first), signal.SIGKILL)
     until(lambda: "it is replaced" in pool.said(), 10, "its end is noticed by looking")
+    pool.stop()
+
+
+def test_an_engine_that_cannot_tell_of_its_containers_does_not_make_them_be_removed(dock: Dock) -> None:
+    """As when it is being restarted: that it says nothing is not that there are none."""
+    pool = dock.start("--worker", "default=1").started()
+    before = dock.containers()
+    dock.say("fail-inspect", "Cannot connect to the Docker daemon. Is the docker daemon running?")
+    looks = len(dock.calls("inspect"))
+    until(lambda: len(dock.calls("inspect")) > looks, 20, "it looks")
+    time.sleep(0.5)
+    dock.unsay("fail-inspect")
+    assert dock.containers() == before
+    assert not dock.calls("rm")
+    dock.yard.completes(dock.yard.shell("true"))
     pool.stop()
 
 

@@ -8,7 +8,7 @@ from covey.core.machine import SECOND
 from covey.core.view import Edit, Filter, rfc3339
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput, NotFound, Refused, StillStopping
-from covey.testing import FakeClock, HandPool, command
+from covey.testing import FakeClock, HandPool, child, command
 
 
 def test_only_what_is_named_is_changed(engine: Engine) -> None:
@@ -171,3 +171,33 @@ def test_several_jobs_are_changed_in_the_order_that_was_asked_for(engine: Engine
     for ref in ("no-such-key", 10**18, str(10**19)):
         with pytest.raises(NotFound):
             engine.cancel([ref])
+
+
+@pytest.mark.parametrize("run_at", [-62_135_646_000 * SECOND, -1, 0], ids=["before the calendar", "past", "epoch"])
+def test_a_time_that_is_past_means_now_as_it_does_when_a_job_is_enqueued(
+    engine: Engine, pool: HandPool, run_at: int
+) -> None:
+    (made,) = engine.enqueue([command(delay_s=60)])
+    view = engine.edit(made.id, Edit(run_at=run_at))
+    assert (view.state, view.run_at) == ("pending", None)
+    assert [job.id for job in engine.jobs(Filter()).jobs] == [made.id]
+    assert pool.claim_one().id == made.id
+
+
+def test_a_parent_and_its_children_may_be_removed_in_one_request(engine: Engine, pool: HandPool) -> None:
+    (root,) = engine.enqueue([command(max_attempts=1)])
+    pool.spawn(pool.claim_one(), child(max_attempts=1))
+    kid = pool.claim_one()
+    pool.fail(kid)
+    changes = engine.remove([kid.id, root.id])
+    assert [(change.id, change.state, change.was) for change in changes] == [
+        (kid.id, "removed", "dead"),
+        (root.id, "removed", "dead"),
+    ]
+    assert engine.jobs(Filter()).jobs == []
+
+
+def test_bytes_that_are_no_text_are_nobody_s_key(engine: Engine) -> None:
+    engine.enqueue([command()])
+    with pytest.raises((NotFound, InvalidInput), match=r"no job with the key|cannot be sent"):
+        engine.cancel(["\udcff"])

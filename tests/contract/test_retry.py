@@ -7,7 +7,7 @@ import pytest
 from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import NotFound, Refused
-from covey.testing import FakeClock, HandPool, command, python_task
+from covey.testing import FakeClock, HandPool, child, command, python_task
 
 
 def test_a_failed_job_runs_now_with_its_attempts_kept(engine: Engine, pool: HandPool) -> None:
@@ -101,3 +101,20 @@ def test_retry_again_is_refused_for_a_job_that_has_not_ended(engine: Engine) -> 
     with pytest.raises(Refused):
         engine.retry([made.id], again=True)
     assert len(engine.jobs(Filter()).jobs) == 1
+
+
+def test_a_job_that_is_named_twice_is_one_job(engine: Engine) -> None:
+    one, two = engine.enqueue([command(key="k"), command()])
+    assert [change.id for change in engine.cancel(["k", two.id, one.id])] == [one.id, two.id]
+    (copied,) = engine.retry([one.id, "k", one.id], again=True)
+    assert [job.id for job in engine.jobs(Filter()).jobs] == [copied.new_id, two.id, one.id]
+    assert [change.state for change in engine.retry([one.id, "k"])] == ["pending"]
+
+
+def test_a_child_that_goes_when_its_parent_starts_over_counts_as_removed(engine: Engine, pool: HandPool) -> None:
+    (root,) = engine.enqueue([command(max_attempts=1)])
+    pool.spawn(pool.claim_one(), child(max_attempts=1))
+    kid = pool.claim_one()
+    pool.fail(kid)
+    changes = engine.retry([kid.id, root.id], all=True)
+    assert [(change.id, change.state) for change in changes] == [(kid.id, "removed"), (root.id, "pending")]

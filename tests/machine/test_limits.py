@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from covey.core import check
 from covey.core.model import MAX_PAYLOAD, Report, Spec
+from covey.core.view import rfc3339
 from covey.errors import InvalidInput, TooLarge
 from covey.testing.factories import python_task
 
@@ -37,7 +38,7 @@ EDGES: dict[str, tuple[list[Any], list[Any], str]] = {
     "delay_s": ([None, 0, 1e10 - 1], [-1e-9, 1e10, math.nan], "delay"),
     "run_at": ([None, 1 - YEAR_10000, YEAR_10000 - 1], [-YEAR_10000, YEAR_10000], "run_at"),
     "backoff_cap_s": ([0, 1e9], [-1e-9, 1e9 + 1, math.nan], "back-off"),
-    "backoff_base": ([1, 1e308], [1 - 1e-9, math.inf, math.nan], "back-off"),
+    "backoff_base": ([1, 1e308], [1 - 1e-9, math.inf, math.nan, 10**400], "back-off"),
     "on_error": (["wait", "cancel", "collect"], ["stop"], "on_error 'stop': one of wait, cancel, collect"),
     "child_mode": ([None, "concurrent", "serial"], ["both"], "mode 'both': one of concurrent, serial"),
 }
@@ -111,3 +112,27 @@ def test_an_info_that_is_no_json_is_left_out_and_such_a_result_buries_the_job() 
     assert told.error == "its result cannot be stored: this is not JSON"
     told = check.storable(Report(1, 2, "success", result='"' + "a" * MAX_PAYLOAD + '"'))
     assert "the limit is 1,048,576" in (told.error or "")
+
+
+@pytest.mark.parametrize(
+    ("at", "shown"),
+    [
+        (None, None),
+        (0, "1970-01-01T00:00:00.000Z"),
+        (-1, "1969-12-31T23:59:59.999Z"),
+        (-62_135_596_800_000_000, "0001-01-01T00:00:00.000Z"),
+        (-62_135_596_800_000_001, "0001-01-01T00:00:00.000Z"),
+        (-(2**63), "0001-01-01T00:00:00.000Z"),
+        (253_402_300_799_999_999, "9999-12-31T23:59:59.999Z"),
+        (253_402_300_800_000_000, "9999-12-31T23:59:59.999Z"),
+        (2**63 - 1, "9999-12-31T23:59:59.999Z"),
+    ],
+)
+def test_every_instant_that_a_column_holds_can_be_shown(at: int | None, shown: str | None) -> None:
+    assert rfc3339(at) == shown
+
+
+def test_text_is_what_utf_8_can_write() -> None:
+    assert check.is_unicode("")
+    assert check.is_unicode("ä\x00𝄞")
+    assert not check.is_unicode("a\udcff")

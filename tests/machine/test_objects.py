@@ -222,3 +222,31 @@ def test_moments_have_a_zone() -> None:
     for text, says in (("1970-01-01T00:00:00", "has no zone"), ("x", "write a time")):
         with pytest.raises(InvalidInput, match=says):
             moment(text, "at")
+
+
+@pytest.mark.parametrize(
+    ("here", "cwd", "meant"),
+    [
+        ("/home/ann", ".", "/home/ann"),
+        ("/home/ann", "a/../b", "/home/ann/b"),
+        ("/home/ann", "..", "/home"),
+        ("/home/ann", "/srv/./x", "/srv/./x"),
+        ("/home/ann", None, "/home/ann"),
+        (None, "a", "a"),
+    ],
+)
+def test_a_relative_directory_is_meant_from_where_the_caller_is(here: str | None, cwd: str | None, meant: str) -> None:
+    assert spec({"cwd": here}, command="pwd", cwd=cwd).cwd == meant
+
+
+@pytest.mark.parametrize("cwd", [7, ["a"], {}])
+def test_a_directory_is_a_string(cwd: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"cwd: a .* was given; pass a string"):
+        spec({"cwd": "/"}, command="pwd", cwd=cwd)
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_number_that_is_too_long_to_be_read_is_said_so(sign: str) -> None:
+    assert objects.fields_of('{"args": [%s]}' % ("9" * 4300), ["args"]) == {"args": [10**4300 - 1]}
+    with pytest.raises(InvalidInput, match="a number of 4,301 digits; at most 4,300 can be read"):
+        objects.fields_of('{"args": [%s]}' % (sign + "9" * 4301), ["args"])

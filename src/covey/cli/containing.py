@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InvalidInput
 from .opening import choose_token, database, open_queue
-from .pooling import MOST_WORKERS, check_range, check_start, size_of
+from .pooling import MOST_WORKERS, check_name, check_range, check_start, size_of
 from .reaching import server_for_containers
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def start_containers(
     if not image:
         raise InvalidInput(f"--executor {executor} needs --image IMAGE: one with covey in it, see docs/containers.md")
     checked = check_start(count, worker, queue, app, grace, max_jobs, max_memory)
+    check_name(name)
     check_range("--max-startup-concurrency", max_startup_concurrency, 1, MOST_WORKERS)
     check_range("--parent-pid", parent_pid, 1, 1 << 22)
     check_range("--port", port, 1, 65535)

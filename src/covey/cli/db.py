@@ -15,6 +15,7 @@ from .output import answer, as_json, note
 if TYPE_CHECKING:
     from ..engine.engine import Engine
 
+LONGEST_S = 300 * 366 * 86_400  # the instant before which a job must have ended has to fit into a column
 PRUNABLE = ("completed", "cancelled", "dead")
 
 Target = Annotated[str, typer.Argument(metavar="FILE", help="Where the copy goes.", show_default=False)]
@@ -107,6 +108,8 @@ def prune(older_than: OlderThan = None, state: States = None, json: Json = False
         if word not in PRUNABLE:
             raise InvalidInput(f"--state {word!r}: only completed, cancelled and dead jobs can be pruned")
     age_s = None if older_than is None else seconds(older_than, "--older-than")
+    if age_s is not None and age_s >= LONGEST_S:
+        raise InvalidInput(f"--older-than {older_than!r}: longer ago than anything; at most 300 years")
     engine = open_database(db)
     limits = _limits(engine, states, age_s)
     from .render import bar

@@ -32,6 +32,9 @@ def exit_code_of(error: BaseException, args: list[str]) -> int:
     if isinstance(error, OSError):
         _say(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         return own or 1
+    if isinstance(error, UnicodeEncodeError) and (word := _unreadable(args)):
+        _say(f"{word!r} is not UTF-8, and nothing here can be called that")
+        return own or 2
     if os.environ.get("COVEY_DEBUG"):
         raise error
     _say(f"unexpected {type(error).__name__}: {error}; a bug in Covey, COVEY_DEBUG=1 shows where")
@@ -39,14 +42,21 @@ def exit_code_of(error: BaseException, args: list[str]) -> int:
 
 
 def verb_of(args: list[str]) -> str | None:
-    """The verb among the arguments: the first word that is neither --db nor its value."""
+    """The verb among the arguments: the first word that is neither an option of Covey's own nor its value."""
     words = iter(args)
     for word in words:
-        if word == "--db":
+        if word in ("--db", "--token-file"):
             next(words, None)
         elif not word.startswith("-"):
             return word
     return None
+
+
+def _unreadable(args: list[str]) -> str | None:
+    """The first argument that is not text."""
+    from ..core.check import is_unicode
+
+    return next((word for word in args if not is_unicode(word)), None)
 
 
 def _usage_line(error: BaseException, message: str) -> str:

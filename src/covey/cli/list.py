@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import InvalidInput
 from .opening import open_queue
 from .options import Db, Json
 from .output import as_json, note
@@ -37,10 +38,22 @@ def list_jobs(
     """List jobs, newest first."""
     from ..core.view import Filter
 
+    check_filter(before, queue=queue, task=task, batch=batch)
     engine = open_queue(db)
     states = tuple(word.strip() for text in state or () for word in text.split(",") if word.strip())
     page = engine.jobs(Filter(states=states, queue=queue, task=task, batch=batch, limit=limit, before=before))
     show_page(page, json=json, nothing="no jobs")
+
+
+def check_filter(before: int | None, **names: str | None) -> None:
+    """InvalidInput for what no database could be asked."""
+    from ..core.check import is_unicode
+
+    for name, text in names.items():
+        if text is not None and not is_unicode(text):
+            raise InvalidInput(f"--{name} {text!r}: this is not UTF-8, so no job can have it")
+    if before is not None and not -(2**63) <= before < 2**63:
+        raise InvalidInput(f"--before {before}: an id, as in what `there is more` says")
 
 
 def show_page(page: Page, *, json: bool, nothing: str) -> None:

@@ -18,7 +18,7 @@ def main() -> NoReturn:
     """Runs the verb in sys.argv and ends the process with its exit code."""
     # Importing makes many objects and little garbage; `load` switches the collector on again.
     gc.disable()
-    _open_stdout()
+    _open_streams()
     args = sys.argv[1:] or ["--help"]
     try:
         code = _run(args)
@@ -31,9 +31,11 @@ def main() -> NoReturn:
     end(code if isinstance(code, int) else 0)
 
 
-def _open_stdout() -> None:
-    """Anything can be printed: what the terminal's encoding lacks is shown as an escape."""
-    if sys.stdout is None:  # closed by the caller
+def _open_streams() -> None:
+    """Anything can be printed: what the terminal's encoding lacks is shown as an escape. A closed stdin is empty."""
+    if sys.stdin is None:  # closed by the caller
+        sys.stdin = open(os.devnull)  # noqa: SIM115
+    if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115

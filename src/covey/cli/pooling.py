@@ -36,6 +36,7 @@ def start_pool(
 ) -> int:
     """A pool has run until it was stopped; its exit code."""
     checked = check_start(count, worker, queue, app, grace, max_jobs, max_memory)
+    check_name(name)
     check_range("--max-startup-concurrency", max_startup_concurrency, 1, MOST_WORKERS)
     check_range("--parent-pid", parent_pid, 1, 1 << 22)
     choose_token(token_file)
@@ -110,6 +111,14 @@ def check_start(
         tuple(dict.fromkeys(check_queue(each) for each in queue)) if queue else None,
         None if max_memory is None else size_of("--max-memory", max_memory),
     )
+
+
+def check_name(name: str | None) -> None:
+    """A pool's name goes into log lines and a file's name."""
+    from ..core.check import check_text
+
+    if name:
+        check_text(name, "--name", most=200)
 
 
 def check_range(flag: str, value: int | None, least: int, most: int) -> None:

@@ -115,6 +115,8 @@ def _take(word: str, rest: list[str], options: dict[str, Any], known: Words) -> 
         if not rest or rest[0].startswith("-"):
             return False
         value = rest.pop(0)
+    if name == "--db" and not value:
+        return False  # names none: one before the verb still holds
     if name in known.lists:
         options.setdefault(known.lists[name], []).append(value)
     elif name in known.numbers:

@@ -71,6 +71,8 @@ def run(
     specs = from_words(list(words or ()), argv, engine.settings(), {**options, "key": key})
     if len(specs) != 1 or specs[0].kind != "command":
         raise InvalidInput("run takes one command; queue several jobs, or tasks, with `covey enqueue` and `covey wait`")
+    if specs[0].run_at is not None or specs[0].delay_s is not None:
+        raise InvalidInput("run works the command now; for run_at and delay there are `covey enqueue` and `covey wait`")
     reuse = _reuses(engine, no_reuse)
     (job,) = engine.enqueue(specs)
     return _work(engine, url, job.id, specs[0].queue, limit_s, reuse)

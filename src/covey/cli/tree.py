@@ -66,6 +66,8 @@ def read(engine: Client, ref: int, depth: int, limit: int) -> Node:
     top = Node(engine.job(ref), [])
     level, room = [top], max(MOST, limit)
     for _ in range(depth):
+        if not level:
+            break  # there is nothing below, however deep the question went
         for node in level:
             wanted = min(limit, room)
             node.below = [Node(child, []) for child in _children(engine, node.job, wanted)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 import unicodedata
 from typing import Any
 
@@ -42,7 +42,9 @@ def check_spec(spec: Spec) -> Spec:
     check_tree(spec)
     check_delay(spec.delay_s)
     check_run_at(spec.run_at)
-    if not 0 <= spec.policy.backoff_cap_s <= LONGEST_BACKOFF_S or not 1 <= spec.policy.backoff_base < math.inf:
+    # A whole number can be below infinity and still above every float, which is how it is stored.
+    base_fits = 1 <= spec.policy.backoff_base <= sys.float_info.max
+    if not base_fits or not 0 <= spec.policy.backoff_cap_s <= LONGEST_BACKOFF_S:
         raise InvalidInput(f"back-off needs a base of at least 1 and a cap of 0 to {LONGEST_BACKOFF_S:,.0f} seconds")
     if spec.args is not None:
         check_args(spec)
@@ -115,6 +117,15 @@ def check_text(text: str, what: str, *, most: int) -> str:
     if bad := next((c for c in text if unicodedata.category(c) in ("Cc", "Cs")), None):
         raise InvalidInput(f"{what}: the character U+{ord(bad):04X} cannot be stored in a name")
     return text
+
+
+def is_unicode(text: str) -> bool:
+    """Whether it can be stored, sent and compared at all: bytes that are not UTF-8 arrive as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_key(key: str | None, what: str) -> None:

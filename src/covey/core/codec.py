@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import Any
 
 import msgspec
@@ -22,6 +23,9 @@ def encode(value: Any, *, what: str, limit: int = MAX_PAYLOAD) -> str:
         text = _encode(value)
     except RecursionError:
         raise InvalidInput(f"{what}: nested too deeply for JSON") from None
+    except ValueError:  # the only one left: Python writes no longer numbers, and reads none
+        most = sys.get_int_max_str_digits()
+        raise InvalidInput(f"{what}: a number of more than {most:,} digits; pass it as a string") from None
     # A character takes at most four bytes, so most texts need no counting.
     if len(text) * 4 > limit and (size := len(text.encode())) > limit:
         raise TooLarge(f"{what}: {size:,} bytes of JSON, the limit is {limit:,}; pass a path or an id instead")

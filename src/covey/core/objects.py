@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os.path
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
@@ -54,6 +56,7 @@ def spec_of(fields: Mapping[str, Any], *, settings: Mapping[str, Any], defaults:
         options["env"] = {**(options.get("env") or {}), **_object(fields["env"], "env")}
     if "labels" in fields:
         options["labels"] = {**(options.get("labels") or {}), **_object(fields["labels"], "labels")}
+    _take_place(fields, options, defaults.get("cwd"))
     return _command_or_task(fields, options, settings)
 
 
@@ -67,7 +70,7 @@ def timeout(value: Any) -> float:
 def fields_of(text: str, known: Iterable[str]) -> dict[str, Any]:
     """The fields of a JSON object, none of them twice and none unknown; InvalidInput says what is wrong with it."""
     try:
-        fields = json.loads(text, object_pairs_hook=_no_twins, parse_constant=_no_constant)
+        fields = json.loads(text, object_pairs_hook=_no_twins, parse_constant=_no_constant, parse_int=_whole)
     except json.JSONDecodeError as error:
         raise InvalidInput(f"not a JSON object: {error.msg.lower()} at character {error.pos + 1}") from None
     except RecursionError:
@@ -90,6 +93,16 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(word: str) -> NoReturn:
     raise InvalidInput(f"{word} is not JSON; use a number, a string or null")
+
+
+def _whole(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError:  # Python's own limit, against texts that would take hours to read
+        most = sys.get_int_max_str_digits()
+        raise InvalidInput(
+            f"a number of {len(digits.lstrip('-')):,} digits; at most {most:,} can be read, pass a string"
+        ) from None
 
 
 def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,6 +131,13 @@ def _take_attempts(fields: Mapping[str, Any], options: dict[str, Any]) -> None:
         raise InvalidInput("max_attempts and max_retries are two names of one thing; give one of them")
     for name, value in given.items():
         options["max_attempts"] = attempts(value, name)
+
+
+def _take_place(fields: Mapping[str, Any], options: dict[str, Any], here: str | None) -> None:
+    """A directory as the caller wrote it is meant from where the caller is: the worker is somewhere else."""
+    cwd = fields.get("cwd")
+    if here and cwd and isinstance(cwd, str) and not os.path.isabs(cwd):
+        options["cwd"] = os.path.normpath(os.path.join(here, cwd))
 
 
 def attempts(value: Any, name: str) -> int:

@@ -7,11 +7,15 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+EARLIEST = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z
+LATEST = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z
+
 
 def rfc3339(at: int | None) -> str | None:
-    """Microseconds since the epoch as RFC 3339 in UTC."""
+    """Microseconds since the epoch as RFC 3339 in UTC; what no calendar holds is the nearest that one does."""
     if at is None:
         return None
+    at = min(max(at, EARLIEST), LATEST)  # else one such row would break every page that it is on
     moment = datetime.fromtimestamp(at // 1_000_000, UTC).replace(microsecond=at % 1_000_000)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -149,17 +149,20 @@ class Engine(Loans, Views, Tokens, Live):
             trees = Trees(self.store, self.clock(), self.rng)
             self.store.lock_queues()
             self.store.lock_trees([self._id(ref) for ref in refs])
-            rows = [self._row(ref) for ref in refs]
-            changes = {row.id: self._change(row, trees, change) for row in sorted(rows, key=lambda row: row.id)}
+            rows = {row.id: row for row in map(self._row, refs)}  # a job named twice is one job
+            changes = {id: self._change(rows[id], trees, change) for id in sorted(rows)}
             self.store.ring("pool")
             self.store.ring("end")
             failpoint("change.before_commit")
-        return [changes[row.id] for row in rows]
+        return [changes[id] for id in rows]
 
     def _change(self, row: Row, trees: Trees, change: Callable[[Row, Trees], Change]) -> Change:
+        current = self.store.row(row.id)
+        if current is None:  # it was there a moment ago: an earlier change of this call has dropped it with its parent
+            return Change(row.id, "removed", row.state)
         if row.id in trees.touched:
-            return Change(row.id, self._row(row.id).state, row.state)
-        done = change(self._row(row.id), trees)
+            return Change(row.id, current.state, row.state)
+        done = change(current, trees)
         trees.settle()
         return done
 
@@ -174,7 +177,8 @@ class Engine(Loans, Views, Tokens, Live):
         text = str(ref)
         if text.isdecimal():
             return int(text) if len(text) < 19 else -1
-        id = self.store.value("id_of_key", key=text)
+        # A name that is not text, bytes of a command line perhaps, is nobody's key and nothing to ask a database for.
+        id = self.store.value("id_of_key", key=text) if check.is_unicode(text) else None
         if id is None:
             raise NotFound(f"no job with the key {text!r}; `covey list` shows what there is")
         return int(id)
@@ -212,10 +216,10 @@ class Engine(Loans, Views, Tokens, Live):
         if isinstance(edit.run_at, int):
             check.check_run_at(edit.run_at)
         reschedules = edit.run_at is None or isinstance(edit.run_at, int)
+        later = edit.run_at if isinstance(edit.run_at, int) and edit.run_at > now else None  # the past is now
         state = row.state
         if reschedules and row.state != "blocked":
-            later = isinstance(edit.run_at, int) and edit.run_at > now
-            state = ("failed" if row.state == "failed" else "scheduled") if later else "pending"
+            state = "pending" if later is None else "failed" if row.state == "failed" else "scheduled"
         self.store.ask(
             "edit_job",
             id=row.id,
@@ -224,7 +228,7 @@ class Engine(Loans, Views, Tokens, Live):
             now=now,
             state=state,
             reschedules=reschedules,
-            run_at=edit.run_at if isinstance(edit.run_at, int) else None,
+            run_at=later,
             priority=edit.priority if isinstance(edit.priority, int) else None,
             queue=edit.queue if isinstance(edit.queue, str) else None,
             max_attempts=edit.max_attempts if isinstance(edit.max_attempts, int) else None,
