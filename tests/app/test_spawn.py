@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +53,26 @@ def test_options_can_stand_beside_the_arguments_or_in_using(tasks: dict[str, Any
     one, other = ctx.spawned
     assert (one.spec.key, one.queue, one.priority) == ("a", "q", 3)
     assert (other.spec.key, other.queue, other.priority, other.spec.policy.timeout_s) == ("b", "r", 4, 9)
+
+
+def test_a_command_s_directory_and_time_may_be_said_as_everywhere(tmp_path: Path) -> None:
+    ctx = context(cwd="/srv")
+    ctx.spawn_shell("true", cwd="below", timeout=timedelta(minutes=2))
+    ctx.spawn_shell("true", cwd=tmp_path)
+    ctx.spawn_shell("true")
+    first, second, third = (spawn.spec for spawn in ctx.spawned)
+    assert (first.cwd, first.policy.timeout_s) == ("/srv/below", 120)
+    assert (second.cwd, third.cwd) == (str(tmp_path), "/srv")
+
+
+def test_an_exit_whose_code_cannot_be_shown_is_told_all_the_same() -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise ValueError
+
+    told = Report(7, 3, "success")
+    set_failure(told, SystemExit(Odd()))
+    assert (told.outcome, told.error) == ("failure", "the task called sys.exit(…)")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, ParamSpec, overload
 
 from msgspec.structs import replace
@@ -178,19 +180,20 @@ class Context:
         queue: str | None = None,
         priority: int | None = None,
         mode: Mode | None = None,
-        cwd: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
+        timeout: float | timedelta | None = None,
         max_attempts: int | None = None,
     ) -> Spawned:
         """A child that runs a command, in ``cwd``, else where this task runs."""
+        here = self._cwd or os.getcwd()
         spec = shell_spec(
             command,
             settings=self.spawns.settings,
             key=key,
-            cwd=cwd or self._cwd or _here(),
+            cwd=os.path.join(here, os.fspath(cwd)) if cwd else here,
             env=env,
-            timeout_s=timeout,
+            timeout_s=timeout.total_seconds() if isinstance(timeout, timedelta) else timeout,
             max_attempts=max_attempts,
         )
         return self.spawns.add("child", spec, queue=queue, priority=priority, mode=mode)
@@ -276,9 +279,3 @@ class Context:
 
     def __repr__(self) -> str:
         return f"<Context job {self.job_id} attempt {self.attempt}/{self.max_attempts}>"
-
-
-def _here() -> str:
-    import os
-
-    return os.getcwd()

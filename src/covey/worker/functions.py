@@ -239,11 +239,18 @@ def set_failure(told: Report, error: BaseException) -> None:
     elif isinstance(error, Stopped):
         told.outcome, told.error = "stopped", None
     elif isinstance(error, SystemExit):
-        told.error = f"the task called sys.exit({error.code!r})"
+        told.error = f"the task called sys.exit({_shown(error.code)})"
     if told.outcome == "failure" and not isinstance(error, Retry):
         with contextlib.suppress(Exception):
             told.detail = clean("".join(traceback.format_exception(error)))[-65536:]
     told.error = told.error[:4000] if told.error else told.error
+
+
+def _shown(value: object) -> str:
+    try:
+        return clean(repr(value))
+    except Exception:
+        return "…"
 
 
 def _set_delay(told: Report, outcome: Literal["snooze", "failure"], asked: Any, text: str | None) -> None:
