@@ -111,11 +111,11 @@ class Views:
 
     def queues_of(self, refs: Sequence[str]) -> dict[str, str]:
         """The queue of each job, by its id or key as it was given, of those that are there."""
-        ids = [int(ref) for ref in refs if ref.isdecimal() and len(ref) < 19]
-        names = {str(id): queue for id, queue in self.store.ask("queues_of_ids", ids=json.dumps(ids))}
+        ids = {ref: int(ref) for ref in refs if ref.isdecimal() and len(ref) < 19}
         keys = [ref for ref in refs if not ref.isdecimal()]
+        found = dict(self.store.ask("queues_of_ids", ids=json.dumps(list(ids.values()))))
         keyed: dict[str, str] = dict(self.store.ask("queues_of_keys", keys=json.dumps(keys))) if keys else {}
-        return keyed | {ref: names[str(int(ref))] for ref in refs if ref.isdecimal() and str(int(ref)) in names}
+        return keyed | {ref: found[id] for ref, id in ids.items() if id in found}
 
     def why(self, ref: Ref) -> Why:
         """Why the job is in its state, and what would change that."""

@@ -186,12 +186,14 @@ class Context:
         max_attempts: int | None = None,
     ) -> Spawned:
         """A child that runs a command, in ``cwd``, else where this task runs."""
-        here = self._cwd or os.getcwd()
+        place = os.fspath(cwd or "")
+        if not os.path.isabs(place):
+            place = os.path.normpath(os.path.join(self._cwd or os.getcwd(), place))
         spec = shell_spec(
             command,
             settings=self.spawns.settings,
             key=key,
-            cwd=os.path.join(here, os.fspath(cwd)) if cwd else here,
+            cwd=place,
             env=env,
             timeout_s=timeout.total_seconds() if isinstance(timeout, timedelta) else timeout,
             max_attempts=max_attempts,
