@@ -113,7 +113,7 @@ class Views:
         """The queue of each job, by its id or key as it was given, of those that are there."""
         ids = {ref: int(ref) for ref in refs if ref.isdecimal() and len(ref) < 19}
         keys = [ref for ref in refs if not ref.isdecimal()]
-        found = dict(self.store.ask("queues_of_ids", ids=json.dumps(list(ids.values()))))
+        found: dict[int, str] = dict(self.store.ask("queues_of_ids", ids=json.dumps(list(ids.values()))))
         keyed: dict[str, str] = dict(self.store.ask("queues_of_keys", keys=json.dumps(keys))) if keys else {}
         return keyed | {ref: found[id] for ref, id in ids.items() if id in found}
 
