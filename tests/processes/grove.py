@@ -7,7 +7,7 @@ import signal
 import time
 from typing import Any
 
-from zoo import leave_trace, wait_for
+from traces import leave_trace, wait_for
 
 from covey import Child, Children, Context, Covey, Retry
 

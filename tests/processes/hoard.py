@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from zoo import leave_trace, wait_for
+from traces import leave_trace, wait_for
 
 from covey import Covey
 

@@ -106,7 +106,9 @@ def test_retry_says_when(busy: Yard) -> None:
 @BOTH
 @pytest.mark.parametrize("what", ["timedelta", "text"])
 def test_when_to_come_back_may_be_said_in_other_ways(busy: Yard, prefix: str, kind: Any, what: str) -> None:
-    retried, snoozed = (busy.call(f"{prefix}comes_back", f"{what}", snooze, kind=kind) for snooze in (False, True))
+    retried, snoozed = (
+        busy.call(f"habits.{prefix}comes_back", f"{what}", snooze, kind=kind) for snooze in (False, True)
+    )
     first, second = busy.completes(retried, snoozed)
     assert (first.attempts, second.attempts) == (2, 1)
     assert [attempt.error for attempt in busy.engine.history(retried)] == ["later"]
@@ -119,7 +121,7 @@ def test_to_come_back_after_what_is_no_time_fails_the_attempt_and_nothing_else(
 ) -> None:
     workers = the_pool.workers()
     quick = {"kind": kind, "backoff_base": 1.0, "backoff_cap_s": 0.01}
-    ids = [busy.call(f"{prefix}comes_back", what, snooze, **quick) for snooze in (False, True)]
+    ids = [busy.call(f"habits.{prefix}comes_back", what, snooze, **quick) for snooze in (False, True)]
     assert [job.attempts for job in busy.completes(*ids)] == [2, 2]
     errors = [busy.engine.history(id)[0].error or "" for id in ids]
     assert errors[0].startswith("later; to come back after a ")
@@ -129,7 +131,7 @@ def test_to_come_back_after_what_is_no_time_fails_the_attempt_and_nothing_else(
 
 @BOTH
 def test_what_was_noted_is_what_it_was_when_it_was_noted(busy: Yard, prefix: str, kind: Any) -> None:
-    (job,) = busy.completes(busy.call(f"{prefix}changes_what_it_noted", kind=kind))
+    (job,) = busy.completes(busy.call(f"habits.{prefix}changes_what_it_noted", kind=kind))
     assert (job.info, job.attempts) == ({"stats": {"step": 1}}, 1)
 
 
@@ -140,7 +142,7 @@ def test_a_worker_whose_words_cannot_be_read_is_replaced_and_the_pool_goes_on(
     pool = yard.pool(count=2).started()
     bystander = yard.call("hold", "go", 1)
     yard.trace("traces")
-    (job,) = yard.ends(yard.call(f"{prefix}garbles", kind=kind, max_attempts=1))
+    (job,) = yard.ends(yard.call(f"habits.{prefix}garbles", kind=kind, max_attempts=1))
     assert job.state == "dead"
     assert "it said what cannot be read" in (job.error or "")
     (yard.home / "go").touch()
@@ -151,21 +153,21 @@ def test_a_worker_whose_words_cannot_be_read_is_replaced_and_the_pool_goes_on(
 def test_what_fails_after_a_coroutine_fails_its_job_and_leaves_the_place_free(yard: Yard) -> None:
     yard.engine.set_setting("max_concurrency", "1")
     yard.pool(count=1).started()
-    (job,) = yard.ends(yard.call("atrips_its_worker", kind="async", max_attempts=1), within_s=5)
+    (job,) = yard.ends(yard.call("habits.atrips_its_worker", kind="async", max_attempts=1), within_s=5)
     assert (job.state, job.error) == ("dead", "TypeError: 'NoneType' object is not callable")
     yard.completes(yard.call("arest", 0.3, kind="async"))
 
 
 def test_a_job_that_an_async_worker_cannot_read_goes_back_and_runs_in_another(yard: Yard) -> None:
     yard.pool(count=1).started()
-    yard.completes(yard.call("acannot_read_the_next", kind="async"))
+    yard.completes(yard.call("habits.acannot_read_the_next", kind="async"))
     (job,) = yard.completes(yard.call("aspeak", "x", kind="async"))
     assert (job.attempts, job.interruptions) == (1, 0)
 
 
 def test_what_is_written_after_the_end_of_a_coroutine_leaves_nothing_open(yard: Yard) -> None:
     pool = yard.pool(count=1).started()
-    yard.completes(yard.call("awrites_after_its_end", kind="async"))
+    yard.completes(yard.call("habits.awrites_after_its_end", kind="async"))
     yard.completes(yard.call("arest", 0.4, kind="async"))
     live = Path(yard.engine.store.dialect.side) / "live"
     shown = {os.readlink(f"/proc/{pid}/fd/{fd}") for pid in pool.workers() for fd in os.listdir(f"/proc/{pid}/fd")}
@@ -175,7 +177,7 @@ def test_what_is_written_after_the_end_of_a_coroutine_leaves_nothing_open(yard: 
 
 def test_a_task_that_detaches_its_streams_completes_and_a_fresh_worker_takes_over(yard: Yard) -> None:
     yard.pool(count=1).started()
-    (job, *_) = yard.completes(*(yard.call("detaches", max_attempts=1) for _ in range(2)))
+    (job, *_) = yard.completes(*(yard.call("habits.detaches", max_attempts=1) for _ in range(2)))
     assert job.result == "fine"
     yard.completes(yard.call("speak", "on"))
 
@@ -183,9 +185,9 @@ def test_a_task_that_detaches_its_streams_completes_and_a_fresh_worker_takes_ove
 def test_a64_a_task_that_was_known_to_be_short_fills_no_disk_either(yard: Yard) -> None:
     """Its output is in a file without a name."""
     pool = yard.pool(count=1).started()
-    yard.completes(*(yard.call("writes_without_end", 40, "endless") for _ in range(20)))
+    yard.completes(*(yard.call("habits.writes_without_end", 40, "endless") for _ in range(20)))
     (yard.home / "endless").touch()
-    id = yard.call("writes_without_end", 40, "endless")
+    id = yard.call("habits.writes_without_end", 40, "endless")
     (pid,) = map(int, yard.trace("written"))
     assert pid in pool.workers()
     until(lambda: os.stat(f"/proc/{pid}/fd/1").st_blocks * 512 < 10 << 20, 5, "its middle is a hole")
@@ -210,7 +212,7 @@ def test_a_file_of_the_task_s_own_in_the_place_of_its_output_is_left_alone(tmp_p
 
 def test_jobs_that_break_their_workers_do_not_make_the_pool_give_up_on_the_kind(yard: Yard) -> None:
     yard.pool(count=GIVE_UP + 1).started()
-    for job in yard.ends(*(yard.call("breaks_its_worker", max_attempts=1) for _ in range(GIVE_UP + 1))):
+    for job in yard.ends(*(yard.call("habits.breaks_its_worker", max_attempts=1) for _ in range(GIVE_UP + 1))):
         assert job.state == "dead"
         assert "'NoneType' object is not callable" in (job.error or "")
     yard.completes(yard.call("add", 1, 2))
@@ -231,7 +233,8 @@ def test_an_unknown_task_is_dead_and_says_what_there_is(busy: Yard, prefix: str,
     (job,) = busy.ends(busy.call("zoo.dodo", kind=kind))  # type: ignore[arg-type]
     assert (job.state, job.attempts) == ("dead", 1)
     assert job.error
-    assert job.error.startswith("unknown task 'zoo.dodo'; this worker's app has zoo.aabout, ")
+    assert job.error.startswith("unknown task 'zoo.dodo'; this worker's app has habits.acannot_read_the_next, ")
+    assert ", zoo.aabout, " in job.error
 
 
 @pytest.mark.parametrize("name", ["object", "set", "keys", "big", "deep", "nan", "surrogate"])

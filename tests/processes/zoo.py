@@ -4,38 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import gc
-import io
 import os
 import resource
 import subprocess
 import sys
 import threading
 import time
-from datetime import timedelta
 from typing import Any
+
+import habits
+from traces import leave_trace, wait_for
 
 from covey import Abort, Context, Covey, Retry, Snooze
 from covey.env import start_ticks
 from covey.testing.until import until
-from covey.worker import coroutines, family, wire
-from covey.worker.station import Station
+from covey.worker import family
 
 app = Covey()
 
 
-def leave_trace(text: object, name: str = "traces") -> None:
-    """One line in a file of the pool's directory; a single write with O_APPEND is never torn."""
-    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.write(fd, f"{text}\n".encode())
-    os.close(fd)
-
-
-def wait_for(name: str, seconds: float = 30.0) -> None:
-    """Returns when somebody has made the file."""
-    deadline = time.monotonic() + seconds
-    while not os.path.exists(name) and time.monotonic() < deadline:
-        time.sleep(0.005)
+for each in habits.ALL:
+    app.task(each)
 
 
 # ── well-behaved ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -252,112 +241,6 @@ def retry_soon(ctx: Context, after: float) -> int:
     if ctx.attempt < 3:
         raise Retry("not yet", after=after)
     return ctx.attempt
-
-
-DELAYS: dict[str, Any] = {
-    "timedelta": timedelta(milliseconds=10), "text": "0.01", "word": "soon", "list": [1], "endless": 10**400,
-}  # fmt: skip
-
-
-def ask_for(what: str, snooze: bool, who: str) -> None:
-    """To come back after something that may be no time at all, the first time it is called."""
-    name = f"{who}-{what}-{snooze}"
-    leave_trace("here", name)
-    with open(name) as file:
-        if len(file.readlines()) == 1:
-            raise Snooze(DELAYS[what]) if snooze else Retry("later", after=DELAYS[what])
-
-
-@app.task
-def comes_back(what: str, snooze: bool) -> None:
-    ask_for(what, snooze, "sync")
-
-
-@app.task
-async def acomes_back(what: str, snooze: bool) -> None:
-    ask_for(what, snooze, "async")
-
-
-def note_and_change(ctx: Context) -> None:
-    noted: dict[str, Any] = {"step": 1}
-    ctx.info(stats=noted)
-    noted["when"] = timedelta(1)  # no JSON
-
-
-@app.task
-def changes_what_it_noted(ctx: Context) -> None:
-    note_and_change(ctx)
-
-
-@app.task
-async def achanges_what_it_noted(ctx: Context) -> None:
-    note_and_change(ctx)
-
-
-def this_station() -> Station:
-    return next(each for each in gc.get_objects() if isinstance(each, Station))
-
-
-@app.task
-def garbles() -> None:
-    this_station().reports.sendall(b"\x04\x00\x00\x00junk")
-    time.sleep(1000)
-
-
-@app.task
-async def agarbles() -> None:
-    this_station().reports.sendall(b"\x04\x00\x00\x00junk")
-
-
-@app.task
-async def atrips_its_worker() -> None:
-    """What comes after the task fails, once."""
-    real, coroutines.join = coroutines.join, None  # type: ignore[assignment]
-    asyncio.get_running_loop().call_later(0.2, setattr, coroutines, "join", real)
-
-
-@app.task
-async def acannot_read_the_next() -> None:
-    """As when there is no descriptor left for a large job."""
-
-    def unreadable(data: bytes) -> Any:
-        raise ValueError("what was sent is not there")
-
-    wire.decode_dispatch = unreadable
-
-
-@app.task
-async def awrites_after_its_end() -> None:
-    async def later() -> None:
-        await asyncio.sleep(0.2)
-        print("late", flush=True)
-
-    background.append(asyncio.create_task(later()))
-
-
-background: list[Any] = []
-
-
-@app.task
-def detaches() -> str:
-    sys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding="utf-8")  # type: ignore[attr-defined]
-    print("said")
-    return "fine"
-
-
-@app.task
-def writes_without_end(megabytes: int, go: str) -> None:
-    """Short, until the file is there."""
-    if os.path.exists(go):
-        for _ in range(megabytes):
-            os.write(1, b"x" * (1 << 20))
-        leave_trace(os.getpid(), "written")
-        wait_for("enough")
-
-
-@app.task
-def breaks_its_worker() -> None:
-    this_station().end = None  # type: ignore[assignment,method-assign]
 
 
 @app.task
