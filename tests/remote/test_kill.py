@@ -39,5 +39,5 @@ def test_nothing_is_lost_doubled_or_stranded_when_servers_and_pools_are_killed(
 
 
 def test_a_pool_that_forgets_what_it_told_a_server_that_died_is_found() -> None:
-    found = hunt("forgetful", 2, jobs=80)
+    found = hunt("forgetful", 2, jobs=40)
     assert caught("forgetful", found), found.problems[:5]

@@ -25,8 +25,16 @@ class Books:
     def __init__(self, engine: Engine, directory: Path, *, copies_live: bool) -> None:
         self.engine, self.database_id = engine, engine.database_id
         self._directory, self._copies_live = directory, copies_live
+        dialect = engine.store.dialect
+        self._reader: apsw.Connection | None = None
+        if copies_live and isinstance(dialect, Sqlite):
+            self._reader = planted.keep_old_snapshot(dialect.path)
         self.backups = 0
         self.bad_backups: list[str] = []
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         deadline = time.monotonic() + AWAY_S

@@ -1,7 +1,6 @@
 """Who is struck next, and how. Kinds and gaps come in the order of the seed; who is there to be found does not.
 
-The kinds are dealt like cards, so that whoever is easiest to find is not the only victim. A card waits for a while for
-somebody whom it can be played against, else it is played later.
+Nobody is struck twice: who was killed a moment ago may still be seen, and to pause or kill him again tests nothing.
 """
 
 from __future__ import annotations
@@ -13,23 +12,27 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ...env import start_ticks
 from ...worker import family
+from ..until import until
 from .books import Books
+from .deck import Deck
 from .verdict import PAUSE
 
 if TYPE_CHECKING:
     from ..postgres import Server
 
 PAUSED_S = 2.5  # a lease is 1.5
-PATIENCE_S = 2.0  # how long a card waits
+STILL_S = 5.0  # a process that was told to stand still does so by then, or it is dying
 GAP_S = (0.02, 0.2)  # between two strikes
 DECK = {"pool": 3, "zygote": 2, "worker": 6, "command": 5, "client": 2, PAUSE: 1}
 SERVED = {"server": 3}
 ON_POSTGRES = {"session": 2, "backend": 1, "postgres": 1}
+STANDS, GONE = {"T", "t"}, {"Z", "X", ""}  # states of a process
 SESSIONS = "select pid from pg_stat_activity where application_name = 'covey' and pid <> pg_backend_pid()"
 
 
@@ -38,19 +41,31 @@ class Cast(Protocol):
 
     def pids(self, role: str) -> list[int]: ...
 
+    def is_over(self, role: str) -> bool: ...
+
 
 class Killer:
-    def __init__(self, cast: Cast, books: Books, seed: int, log: Path, postgres: Server | None, served: bool) -> None:
+    """``kinds``: only these are struck."""
+
+    def __init__(
+        self,
+        cast: Cast,
+        books: Books,
+        seed: int,
+        log: Path,
+        postgres: Server | None,
+        *,
+        served: bool,
+        kinds: Sequence[str] | None = None,
+    ) -> None:
         self._cast, self._books, self._log, self._postgres = cast, books, log, postgres
-        self._kinds = DECK | (SERVED if served else {}) | (ON_POSTGRES if postgres else {})
+        known = DECK | (SERVED if served else {}) | (ON_POSTGRES if postgres else {})
         # Dice of their own, so that the order of the cards does not depend on how often the others were thrown.
-        self._cards, self._gaps, self._choices = (
-            random.Random(f"{what} {seed}") for what in ("cards", "gaps", "choices")
-        )
-        self._deck: list[str] = []
-        self._deferred: list[str] = []  # nobody was there for these: they come first in the next deal
-        self._card, self._until, self._begun = "", 0.0, False
-        self._resumes: list[subprocess.Popen[bytes]] = []
+        self._deck = Deck({kind: count for kind, count in known.items() if kinds is None or kind in kinds}, seed)
+        self._gaps, self._choices = (random.Random(f"{what} {seed}") for what in ("gaps", "choices"))
+        self._card, self._begun = "", False
+        self._struck: set[tuple[int, int]] = set()  # pid and ticks
+        self._pauses: dict[int, subprocess.Popen[bytes]] = {}  # of whom → who wakes him
         self.strikes: Counter[str] = Counter()
 
     @property
@@ -62,31 +77,24 @@ class Killer:
 
     def strike(self) -> None:
         """The next card has been played if there was anybody to play it against."""
-        now = time.monotonic()
         self._begun = self._begun or bool(self._books.pools_at_work())
         if not self._begun:  # nobody to be found yet
             return
-        if self._card and now > self._until:
-            self._deferred.append(self._card)
-            self._card = ""
-        if not self._card:
-            self._card, self._until = self._draw(), now + PATIENCE_S
-        if self._ways().get(self._card, self._kill)():
+        self._card = self._deck.card(time.monotonic())
+        if self._cast.is_over(self._card):
+            self._deck.give_up()
+        elif self._ways().get(self._card, self._kill)():
             self.strikes[self._card] += 1
-            self._card = ""
+            self._deck.played()
+
+    def missed(self) -> Counter[str]:
+        """What should have been struck, and nobody was there."""
+        return self._deck.never_played()
 
     def close(self) -> None:
         """Everybody who was paused goes on."""
-        for process in self._resumes:
+        for process in self._pauses.values():
             process.wait()
-
-    def _draw(self) -> str:
-        if not self._deck:
-            self._deck = [kind for kind, count in self._kinds.items() for _ in range(count)]
-            self._cards.shuffle(self._deck)
-            self._deck += self._deferred
-            self._deferred = []
-        return self._deck.pop()
 
     def _ways(self) -> Mapping[str, Callable[[], bool]]:
         return {PAUSE: self._pause, "session": self._session, "backend": self._backend, "postgres": self._crash}
@@ -101,9 +109,12 @@ class Killer:
         return victim is not None
 
     def _choose(self, victims: list[int]) -> int | None:
-        if not victims:
+        living = {(pid, ticks) for pid in victims if (ticks := start_ticks(pid)) is not None}
+        fresh = sorted(living - self._struck)
+        if not fresh:
             return None
-        victim = self._choices.choice(sorted(victims))
+        victim, ticks = self._choices.choice(fresh)
+        self._struck.add((victim, ticks))
         self._note(victim)
         return victim
 
@@ -114,7 +125,7 @@ class Killer:
             return self._cast.pids(kind) if self._books.pools_at_work() else []  # one that nobody uses is no victim
         if kind == "pool":
             at_work = self._books.pools_at_work()
-            return [pid for pid in self._cast.pids(kind) if pid in at_work]
+            return [pid for pid in self._cast.pids(kind) if pid in at_work and not self._is_paused(pid)]
         marked = family.marked(f"{self._books.database_id}:")
         if kind == "command":
             return [pid for pid in marked if _is_command(pid)]
@@ -122,13 +133,23 @@ class Killer:
         return [pid for pid in marked if (pid in zygotes) == (kind == "zygote") and not _has_job(pid)]
 
     def _pause(self) -> bool:
-        """A pool stands still for longer than its lease, and comes back stale."""
+        """A pool stands still for longer than its lease, and comes back stale. Who was dying is no victim."""
         victim = self._choose(self._victims("pool"))
         if victim is None:
             return False
         family.send([victim], signal.SIGSTOP)
-        self._resumes.append(subprocess.Popen(["sh", "-c", f"sleep {PAUSED_S}; kill -CONT {victim} 2>&-"]))
+        with contextlib.suppress(AssertionError):
+            until(lambda: _state(victim) in STANDS | GONE, STILL_S)
+        if _state(victim) not in STANDS:
+            family.send([victim], signal.SIGCONT)
+            return False
+        self._struck.discard((victim, start_ticks(victim) or 0))  # once it is back, it may be struck again
+        wake = f"sleep {PAUSED_S}; kill -CONT {victim} 2>&-"
+        self._pauses[victim] = subprocess.Popen(["sh", "-c", wake])
         return True
+
+    def _is_paused(self, pid: int) -> bool:
+        return pid in self._pauses and self._pauses[pid].poll() is None
 
     # ── PostgreSQL ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -166,6 +187,13 @@ class Killer:
     def _note(self, pid: int) -> None:
         with open(self._log, "a") as log:
             log.write(f"{time.time():.3f} {self._card} {pid}\n")
+
+
+def _state(pid: int) -> str:
+    """As /proc has it; nothing if there is no such process."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(") ")[2][:1]
+    return ""
 
 
 def _has_job(pid: int) -> bool:

@@ -24,7 +24,10 @@ STILL_S = 6.0
 
 
 class Mutant(Struct, frozen=True):
-    """``caught_by``: the checks that are there for it; others may find it too. ``seeds``: tried until it is caught."""
+    """``caught_by``: the checks that are there for it; others may find it too. ``seeds``: tried until it is caught.
+
+    ``kinds``: only these are struck, where the death of others would hide it.
+    """
 
     about: str
     caught_by: tuple[str, ...]
@@ -32,6 +35,7 @@ class Mutant(Struct, frozen=True):
     kills: int = 8
     seeds: tuple[int, ...] = (3, 4, 5)
     lease_s: float = LEASE_S
+    kinds: tuple[str, ...] | None = None
 
 
 MUTANTS = {
@@ -42,9 +46,14 @@ MUTANTS = {
     "group_only": Mutant("commands are ended by process group only", ("processes left",)),
     "deferred_begin": Mutant("a deferred BEGIN, without the gate", ("errors told to clients",)),
     "live_copy": Mutant("a backup copies the file of the living database", ("backups",)),
-    # The last kill is the server's: a pool that is killed, or given up for its silence, forgets with its jobs its bug.
+    # Only servers: a pool that is killed, or given up for its silence, forgets with its jobs its bug.
     "forgetful": Mutant(
-        "over HTTP, reports without an answer are not told again", ("stranded",), True, 4, (2, 101, 119), lease_s=60
+        "over HTTP, reports without an answer are not told again",
+        ("stranded",),
+        served=True,
+        kills=2,
+        lease_s=60,
+        kinds=("server",),
     ),
 }
 NONE = Mutant("nothing", ())
@@ -62,6 +71,7 @@ def hunt(name: str, seed: int, jobs: int = JOBS) -> Findings:
             mutants=name.split(),
             still_s=STILL_S,
             lease_s=mutant.lease_s,
+            kinds=mutant.kinds,
             served=mutant.served,
         )
         return torture.run()

@@ -1,7 +1,8 @@
 """Bugs planted on purpose. Each is one that a queue like this could have; the checker must find every one of them.
 
 What a mutant changes is changed in the running process only: in the client that enqueues, in the pool, in the server,
-or in the zygote and its workers.
+or in the zygote and its workers. A bug that shows only in a rare moment brings that moment about, so that a short run
+always has it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import random
 import re
 import shutil
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import apsw
 
 from ...core.model import Reply, Spec, Turn
 from ...engine.engine import Engine
-from ...errors import StoreError
+from ...engine.turns import Answer
+from ...errors import Refused, StoreError
 from ...remote.remote import Remote
 from ...store.sqlite import Sqlite
 from ...worker import family
@@ -40,6 +43,7 @@ def _plant(queue: Engine | Remote, mutant: str) -> None:
     match mutant, queue:
         case "no_fence", Engine():
             _without_fence(queue.store._sql)
+            _cancel_before_a_report(queue)
         case "uncounted", Engine():
             _without_count(queue.store._sql)
         case "counted_late", Engine():
@@ -48,6 +52,8 @@ def _plant(queue: Engine | Remote, mutant: str) -> None:
             Sqlite.transaction = _deferred  # type: ignore[method-assign]
         case "forgetful", Remote():
             _forget_results(queue)
+        case "forgetful", Engine():
+            _die_of_a_report(queue)
         case "group_only", _:
             end_groups_only()
 
@@ -72,11 +78,50 @@ def _count_late(statements: dict[str, str]) -> None:
     )
 
 
+def _cancel_before_a_report(engine: Engine) -> None:
+    """In a pool: its first plain success is one of a job that was cancelled in the same moment."""
+    from .jobs import append
+
+    turn = engine.turn
+    left = [1]
+
+    def late(asked: Turn) -> Reply:
+        ended = [report for report in asked.reports if report.outcome == "success" and not report.spawned]
+        if ended and left:
+            append(_directory() / "cancels", f"{ended[0].id}\n")
+            with contextlib.suppress(Refused):  # somebody was faster
+                engine.cancel([ended[0].id])
+                left.clear()
+        return turn(asked)
+
+    engine.turn = late  # type: ignore[assignment,method-assign]
+
+
+def _die_of_a_report(engine: Engine) -> None:
+    """In a server: the first that is told how a job has ended dies before it has written that."""
+    turns = engine.turns
+
+    def deadly(asked: Sequence[Turn]) -> list[Answer]:
+        if any(turn.reports for turn in asked):
+            with contextlib.suppress(FileExistsError):
+                (_directory() / "died of a report").touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return turns(asked)
+
+    engine.turns = deadly  # type: ignore[assignment,method-assign]
+
+
+def _directory() -> Path:
+    from .jobs import DIRECTORY  # which imports this, with a bug in it
+
+    return Path(os.environ[DIRECTORY])
+
+
 def answer_before_commit(engine: Engine, history: History, request: str, specs: list[Spec]) -> None:
-    """The client is told before the commit, and now and then dies in between: its ids go to somebody else."""
+    """The client is told before the commit, and dies in between once at least: its ids go to somebody else."""
     (last,) = engine.store.raw("select coalesce(max(seq), 0) from sqlite_sequence where name = 'jobs'")[0]
     history.told(request, [last + 1 + number for number in range(len(specs))])
-    if random.random() < 0.1:
+    if request.endswith("-1") or random.random() < 0.1:
         os.kill(os.getpid(), signal.SIGKILL)
     engine.enqueue(specs)
 
@@ -114,6 +159,14 @@ def _deferred(self: Sqlite, **_: Any) -> Iterator[None]:
             self._rings = None
     for who in dict.fromkeys(rings):
         self._bell.ring(who)
+
+
+def keep_old_snapshot(path: str) -> apsw.Connection:
+    """Somebody reads for long: what is written from now on stays beside the file."""
+    reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    reader.execute("begin")
+    reader.execute("select count(*) from jobs").fetchall()
+    return reader
 
 
 def copy_live_file(source: str, target: str) -> None:

@@ -21,6 +21,7 @@ WORDS = {
     "session": "a session ended by PostgreSQL",
     "backend": "kill -9 of a PostgreSQL backend (all of them go)",
     "postgres": "immediate stop of PostgreSQL",
+    PAUSE: "a pool stopped for longer than its lease",
 }
 SHOWN = 10  # problems of one check
 
@@ -35,6 +36,9 @@ def page(found: Findings, *, store: str, seed: int, asked: str, database: str) -
     lines += [f"{os.cpu_count()} CPUs. The seed decides what clients ask for, and in which order the killer goes "]
     lines += ["through the kinds of victims, and when; which process it then finds is a matter of scheduling.", ""]
     lines += _table("strike", {WORDS[kind]: n for kind, n in sorted(found.kills.items())} | _pauses(found))
+    if found.missed:
+        missed = ", ".join(f"{WORDS[kind]} ({count})" for kind, count in sorted(found.missed.items()))
+        lines += [f"Due, but nobody was there to be struck: {missed}.", ""]
     lines += _table("figure", found.figures)
     lines += _table("check", {name: len(problems) for name, problems in found.checks.items()}, "problems")
     for name, problems in found.checks.items():

@@ -33,6 +33,7 @@ POOLS = 3
 WORKERS = 2  # of each kind in each pool
 LEAST_OPEN, MOST_OPEN = 60, 200  # jobs: so many at least, that there is something to kill, and never a mountain
 AHEAD = 0.03  # the share that jobs may be ahead of kills, or kills of jobs
+LAST = 0.8  # this share of the jobs, and no more, may be there before the kills have caught up: else nobody is at work
 LOOK_S = 0.3
 FIRST_BACKUP, BACKUP_EVERY = 5, 50  # kills
 STILL_S = 20.0
@@ -47,6 +48,7 @@ class Torture:
     On a file in that directory, unless ``url`` names another queue, or ``postgres`` a server that may be killed too.
     ``served``: clients and pools go through a server, which is killed as well. ``still_s``: when nothing has moved for
     so long in the end, what is left is stranded. ``lease_s``: a short one heals what a pool that lives has forgotten.
+    ``kinds``: only these are struck.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Torture:
         still_s: float = STILL_S,
         lease_s: float = LEASE_S,
         mutants: Sequence[str] = (),
+        kinds: Sequence[str] | None = None,
         url: str | None = None,
         postgres: Server | None = None,
         served: bool = False,
@@ -70,7 +73,7 @@ class Torture:
                 raise InvalidInput(f"the jobs need the program {program}; it comes with util-linux")
         self.directory, self.seed, self.jobs, self.kills, self.mutants = directory, seed, jobs, kills, mutants
         self.db = postgres.url("torture") if postgres else url or str(directory / "queue.db")
-        self._postgres, self._port = postgres, free_port("127.0.0.1") if served else 0
+        self._kinds, self._postgres, self._port = kinds, postgres, free_port("127.0.0.1") if served else 0
         self._seconds, self._limit_s = limit_s if seconds is None else seconds, limit_s
         self._lease_s, self._still_s, self._stop_s = lease_s, still_s, 3.0 if mutants else 30.0
         self._actors: dict[str, dict[str, subprocess.Popen[bytes]]] = {
@@ -103,7 +106,13 @@ class Torture:
             engine.set_queue(DEEP, max_depth=2)
             self._books = Books(engine, self.directory, copies_live="live_copy" in self.mutants)
             self._killer = Killer(
-                self, self._books, self.seed, self.directory / "kills", self._postgres, served=bool(self._port)
+                self,
+                self._books,
+                self.seed,
+                self.directory / "kills",
+                self._postgres,
+                served=bool(self._port),
+                kinds=self._kinds,
             )
             try:
                 self._torment()
@@ -111,10 +120,12 @@ class Torture:
                 self._drain()
             finally:
                 self._stop()
+                self._books.close()
             left = self._left_behind(before)
             seen = evidence.Evidence(engine, self.directory)
             checks = verdict(seen) | self._own_checks(seen) | left
-            return Findings(checks, self._killer.strikes, self._figures(seen), time.monotonic() - began)
+            missed, took = self._killer.missed(), time.monotonic() - began
+            return Findings(checks, self._killer.strikes, self._figures(seen), took, missed)
         finally:
             engine.close()
             family.send(evidence.processes(self.directory), signal.SIGKILL)
@@ -151,7 +162,8 @@ class Torture:
         hold = self.directory / "hold"
         # Of few jobs a part is kept back too, or all would be done before half of the kills.
         least = min(LEAST_OPEN, self.jobs // 10) if self.jobs else LEAST_OPEN
-        if self._books.unfinished() > (least if ahead else MOST_OPEN):
+        too_far = ahead and self._share_of_jobs() >= LAST
+        if too_far or self._books.unfinished() > (least if ahead else MOST_OPEN):
             hold.touch()
         else:
             hold.unlink(missing_ok=True)
@@ -190,6 +202,10 @@ class Torture:
             return []
         return [process.pid for process in self._actors[role].values() if process.poll() is None]
 
+    def is_over(self, role: str) -> bool:
+        """Whether nobody of that role will come any more."""
+        return role == "client" and self._clients_are_done()
+
     def _keep_actors(self) -> None:
         """Whoever was killed is replaced; who ended by himself is remembered."""
         if self._port:
@@ -199,7 +215,8 @@ class Torture:
             self._keep("client", str(number), str(number), str(self.seed), str(share))
         for number in range(POOLS):
             self._keep("pool", str(number), f"p{number}", str(WORKERS))
-        self._keep("canceller", "0", str(self.seed), str(0.1 if "no_fence" in self.mutants else 1.0))
+        if "forgetful" not in self.mutants:  # who cancels what was forgotten hides that it was
+            self._keep("canceller", "0", str(self.seed), str(0.1 if "no_fence" in self.mutants else 1.0))
 
     def _keep(self, role: str, name: str, *words: str) -> None:
         before = self._actors[role].get(name)

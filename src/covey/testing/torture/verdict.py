@@ -20,12 +20,16 @@ KILLED = ("worker lost: ", "killed by signal 9", "exit code 137", "interrupted "
 
 
 class Findings(Struct):
-    """What the checker has to say. ``problems`` is empty when every promise was kept."""
+    """What the checker has to say. ``problems`` is empty when every promise was kept.
+
+    ``missed``: kinds that should have been struck, and nobody was there.
+    """
 
     checks: dict[str, list[str]]
     strikes: Counter[str]
     figures: dict[str, int]
     seconds: float
+    missed: Counter[str] = Counter()
 
     @property
     def problems(self) -> list[str]:
