@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from statistics import median
+from typing import Any
 
 import psycopg
 import pytest
 
 from covey.engine.engine import Engine
-from covey.store import frontier
+from covey.store import frontier, waiting
 from covey.store.waiting import Lane
 from covey.testing import HandPool, command, python_task, until
+from covey.testing.faults import failpoint
 from covey.testing.hand import report
 from covey.testing.postgres import Given, Server
 
@@ -34,28 +37,59 @@ def p95(took: list[float]) -> float:
     return sorted(took)[int(len(took) * 0.95)]
 
 
+@contextmanager
+def long_transaction(server: Server | Given) -> Iterator[None]:
+    """Somebody's, meanwhile: nothing that dies is forgotten."""
+    with psycopg.connect(server.admin_url) as holder:
+        holder.execute("begin isolation level repeatable read")
+        holder.execute("select count(*) from pg_class")
+        yield
+        holder.rollback()
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("queues", [1, 3])
 def test_a38_a_held_snapshot_and_much_churn_leave_claims_quick(
-    engine: Engine, server: Server | Given, proof: Callable[[int, int], int], queues: int
+    engine: Engine, server: Server | Given, queues: int
 ) -> None:
     pool = HandPool(engine)
     churn(engine, pool, 2000, queues)
     quiet = p95(churn(engine, pool, 5000, queues))
-    with psycopg.connect(server.admin_url) as holder:
-        holder.execute("begin isolation level repeatable read")
-        holder.execute("select count(*) from pg_class")
-        churn(engine, pool, proof(3000, 195_000), queues)
+    with long_transaction(server):
+        churn(engine, pool, 195_000, queues)
         held = p95(churn(engine, pool, 5000, queues))
-        holder.rollback()
     assert held <= 10 * quiet, f"{held * 1e3:.0f} ms beside {quiet * 1e3:.0f} ms"
     until(lambda: median(churn(engine, pool, 2000, queues)) <= 2 * quiet, 60, "as quick as before")
 
 
+def passed(engine: Engine) -> int:
+    """Entries of the index of pending jobs that were passed so far."""
+    engine.store.raw("select pg_stat_force_next_flush()")
+    return int(engine.store.raw("select pg_stat_get_tuples_returned('{jobs_ready}'::regclass)")[0][0])
+
+
+@pytest.mark.parametrize("queues", [1, 3])
+def test_a38_with_a_held_snapshot_claims_do_not_pass_what_is_dead(
+    engine: Engine, server: Server | Given, queues: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same, counted instead of timed. What is slow and what is long is scaled down and lasts for the whole test."""
+    for name, value in {"SLOW_S": -1.0, "JOB_S": 0.0, "LONG": 500, "LASTS_S": 60.0, "SHARE": 1_000_000}.items():
+        monkeypatch.setattr(frontier, name, value)
+    monkeypatch.setattr(waiting, "LASTS_S", 60.0)
+    pool, dead = HandPool(engine), 5000
+    with long_transaction(server):
+        churn(engine, pool, dead, queues)
+        before = passed(engine)
+        turns = len(churn(engine, pool, 2000, queues))
+        assert (passed(engine) - before) / turns < dead
+
+
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every look counts as slow, so that claims go on from the frontier at once."""
+    """Every look counts as slow and every way as long, so that claims go on from the frontier at once."""
     monkeypatch.setattr(frontier, "SLOW_S", -1.0)
     monkeypatch.setattr(frontier, "JOB_S", 0.0)
+    monkeypatch.setattr(frontier, "LONG", -(1 << 30))
 
 
 def test_from_the_frontier_every_job_is_claimed_once_and_in_order(engine: Engine, hasty: None) -> None:
@@ -102,11 +136,9 @@ def test_a_lane_with_a_long_way_is_not_looked_at_together_with_others(
 
 
 def test_that_there_was_nothing_is_not_believed_of_jobs_that_came_later(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, hasty: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slow looks are kept for a minute here: who is enqueued meanwhile must not wait that long."""
-    monkeypatch.setattr(frontier, "SLOW_S", -1.0)
-    monkeypatch.setattr(frontier, "JOB_S", 0.0)
     monkeypatch.setattr(frontier, "SHARE", 1_000_000)
     pool = HandPool(engine)
     for _ in range(5):
@@ -129,3 +161,64 @@ def test_what_comes_in_before_the_frontier_waits_for_the_next_whole_look(engine:
     seen = {claim.id for claim in later}
     until(lambda: seen.update(claim.id for claim in pool.claim(30)) or seen >= {made[0], urgent.id}, 5, "both")
     assert seen == {made[0], urgent.id, *made[8:]}
+
+
+# ── the one-message way ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def statements(engine: Engine, pool: HandPool, looks: int) -> int:
+    """How many that many looks of an idle pool took."""
+    dialect: Any = engine.store.dialect
+    before = dialect.statements
+    for _ in range(looks):
+        assert pool.claim(5) == []
+    return int(dialect.statements - before)
+
+
+def test_looks_that_a_busy_server_makes_slow_stay_one_statement_each(engine: Engine) -> None:
+    """It stands still before each answer, as one does that waits for a processor; nothing is in the way."""
+    pool = HandPool(engine)
+    pool.beat()
+    looks = 3 * frontier.SLOW_LOOKS
+    with failpoint("store.before_commit", f"sleep:{frontier.SLOW_S * 2}"):
+        assert statements(engine, pool, looks) == looks
+
+
+def test_a_busy_server_does_not_send_claims_to_the_frontier_either(engine: Engine) -> None:
+    pool = HandPool(engine)
+    pool.beat()
+    dialect: Any = engine.store.dialect
+    queries = dialect.queries
+
+    def slow(*asked: Any) -> Any:
+        time.sleep(frontier.SLOW_S * 2)
+        return queries(*asked)
+
+    dialect.queries = slow
+    made = engine.enqueue([command(queue=f"q{n % 3}") for n in range(30)])
+    assert [claim.id for _ in range(10) for claim in pool.claim(3)] == [each.id for each in made]
+    assert engine.store._apart_until == 0.0
+    assert not any(each.until for each in engine.store._frontiers.values())
+
+
+def test_looks_past_what_the_server_cannot_forget_are_left_to_those_that_have_a_frontier(
+    engine: Engine, server: Server | Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frontier, "LONG", 500)
+    pool = HandPool(engine)
+    pool.beat()
+    with long_transaction(server):
+        churn(engine, pool, 1000)
+        statements(engine, pool, frontier.SLOW_LOOKS)
+        assert engine.store._way.until > time.monotonic()
+        assert statements(engine, pool, 5) > 5
+
+    def goes_on() -> bool:
+        engine.enqueue([command()])  # the server looks anew at what it may forget once somebody has written
+        pool.succeed(pool.claim_one())
+        return statements(engine, pool, 5) == 5
+
+    monkeypatch.setattr(frontier, "SHORTCUT_S", 0.1)
+    engine.store._way.until = 0.0
+    until(goes_on, 60, "as quick as before")
+    assert engine.store._way.is_short(time.monotonic())

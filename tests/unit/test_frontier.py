@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from covey.store.frontier import LASTS_S, SLOW_LOOKS, SLOW_S, Frontier, Survey
+from covey.store.frontier import LASTS_S, LONG, SHORTCUT_S, SLOW_LOOKS, SLOW_S, Frontier, Survey, Way
 
 
 class Lane:
@@ -16,7 +16,7 @@ class Lane:
         self.frontier = Frontier()
 
     def look(self) -> list[tuple[int, ...]]:
-        return self.frontier.look(lambda: self.now, self.whole, self.onward)
+        return self.frontier.look(self.now, lambda began: (began, self.now), self.whole, self.onward)
 
     def whole(self) -> list[tuple[int, ...]]:
         self.asked.append("whole")
@@ -90,3 +90,28 @@ def test_after_several_slow_looks_the_answer_is_kept_for_twenty_times_as_long_as
         survey.note(100.0, 100.1, [("default", "sync")])
     assert survey.known(102.0) == [("default", "sync")]
     assert survey.known(102.2) is None
+
+
+def test_a_way_that_is_long_several_times_in_a_row_is_not_taken_for_a_while() -> None:
+    way = Way()
+    for passed in (LONG * 2, LONG * 2, 0, LONG * 2, LONG * 2):
+        way.note(100.0, passed, 0)
+        assert way.until == 0.0
+    way.note(100.0, LONG * 2, 0)
+    assert way.until == 100.0 + SHORTCUT_S
+    assert not way.is_short(100.0)
+
+
+def test_entries_of_jobs_that_were_found_do_not_make_a_way_long() -> None:
+    way = Way()
+    for _ in range(SLOW_LOOKS):
+        way.note(100.0, LONG + 1000, 1000)
+    assert way.until == 0.0
+
+
+def test_that_a_way_is_short_is_known_for_a_second_and_nothing_is_known_at_first() -> None:
+    way = Way()
+    assert not way.is_short(100.0)
+    way.note(100.0, 3, 0)
+    assert way.is_short(100.0 + LASTS_S / 2)
+    assert not way.is_short(100.0 + LASTS_S)

@@ -5,6 +5,9 @@ from forgetting them, and then every look passes all of them: 200,000 take a thi
 become slow, the next ones begin where the last one found something, or behind the newest job if it found nothing, and
 the long way is taken only every second. What comes in before the frontier meanwhile (a retry, a child, another
 priority) waits that long.
+
+A busy machine makes looks slow as well, and then all this only costs. So time counts only where nobody has counted the
+entries: a turn in one message does.
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ JOB_S = 0.0002  # more for each job that is found
 SLOW_LOOKS = 3  # in a row: a busy server alone is no reason
 LASTS_S = 1.0
 SHARE = 20  # the long way may take a twentieth of the time
+LONG = 10_000  # entries that lead nowhere: some 20 ms where the server has nothing else to do
+SHORTCUT_S = 10.0
 
-Clock = Callable[[], float]
+Looked = Callable[[float], tuple[float, float]]  # of a look that began then: from when to when it counts
 Rows = list[tuple[Any, ...]]
 Key = tuple[int, int, int]  # priority, seq, id
 
@@ -33,21 +38,19 @@ def is_slow(took: float, jobs: int) -> bool:
 class Frontier(Struct):
     """Of one lane."""
 
-    lasts_s: float = LASTS_S
     slow: int = 0
     until: float = 0.0
     key: Key | None = None  # go on from here …
     newest: int | None = None  # … or behind this id
 
-    def look(self, clock: Clock, whole: Callable[[], Rows], onward: Callable[[Frontier], Rows]) -> Rows:
+    def look(self, began: float, looked: Looked, whole: Callable[[], Rows], onward: Callable[[Frontier], Rows]) -> Rows:
         """The next rows, each beginning with (-priority, seq, id): of the whole lane, or from the frontier onward."""
-        began = clock()
         if began < self.until:
             rows = onward(self)
             self.advance(rows)
             return rows
         rows = whole()
-        self.note(began, clock(), len(rows), rows)
+        self.note(*looked(began), len(rows), rows)
         return rows
 
     def note(self, began: float, ended: float, jobs: int, rows: Rows) -> None:
@@ -55,13 +58,38 @@ class Frontier(Struct):
         took = ended - began
         self.slow = self.slow + 1 if is_slow(took, jobs) else 0
         if self.slow >= SLOW_LOOKS:
-            self.until = ended + max(self.lasts_s, took * SHARE)
+            self.until = ended + max(LASTS_S, took * SHARE)
             self.key = self.newest = None
             self.advance(rows)
 
     def advance(self, rows: Rows) -> None:
         if rows:
             self.key = (-rows[0][0], rows[0][1], rows[0][2])
+
+
+class Way(Struct):
+    """To the first job, as turns in one message find it.
+
+    They cannot begin anywhere else. So once it has become long they are left for a while to turns that have a frontier;
+    a long while, for those have slow looks of their own.
+    """
+
+    long: int = 0
+    until: float = 0.0  # not taken
+    short_until: float = 0.0
+
+    def note(self, now: float, passed: int, jobs: int) -> None:
+        """So many entries were passed for so many jobs."""
+        if passed <= LONG + jobs:
+            self.long, self.short_until = 0, now + LASTS_S
+            return
+        self.long, self.short_until = self.long + 1, 0.0
+        if self.long >= SLOW_LOOKS:
+            self.until = now + SHORTCUT_S
+
+    def is_short(self, now: float) -> bool:
+        """Known to be, so that who is slow is so for another reason."""
+        return now < self.short_until
 
 
 class Survey(Struct):

@@ -13,13 +13,11 @@ from ..core.model import LONELY_INTERRUPTIONS as LONELY
 from ..core.model import Claim, Report, Turn
 from .dialect import Dialect
 from .families import json_text
-from .frontier import LASTS_S, Frontier, Survey, is_slow
+from .frontier import LASTS_S, Frontier, Survey, Way, is_slow
 from .taking import Taken, claims_of, done_text
 
 Tuples = list[tuple[Any, ...]]
 Found = tuple[Any, ...]  # last turn's number, stop_requested_at, seal, cancels, due_at, deadline_at, has_rules
-
-SHORTCUT_S = 10.0
 
 # Statements that are asked inside a turn with a lock on what they find, and elsewhere without.
 LOCKED = ("lane", "free_lane", "owned_lane", "lane_from", "lane_behind")
@@ -57,8 +55,7 @@ class Waiting:
     def __init__(self) -> None:
         self._frontiers: dict[tuple[str, str], Frontier] = {}
         self._apart_until = 0.0  # lanes are looked at one by one until then
-        # Of `take`: not taken for a while once it has become slow. Long, for the usual way has slow looks of its own.
-        self._shortcut = Frontier(lasts_s=SHORTCUT_S)
+        self._way = Way()  # as `take` finds it
         self._surveys: dict[Sought | str, Survey] = {}  # by what was asked
 
     def ready(
@@ -84,7 +81,7 @@ class Waiting:
         text = self._text("lane" + suffix)
         asked = ({"queue": lane.queue, "kind": lane.kind, "limit": min(share, lane.most)} for lane in short)
         found = self.dialect.queries(*((text, each) for each in asked))
-        ended = time.monotonic()
+        began, ended = self._looked(began)
         if is_slow(ended - began, sum(map(len, found))):
             self._apart_until = ended + LASTS_S  # which of them was it?
         return dict(zip(short, found, strict=True))
@@ -121,7 +118,7 @@ class Waiting:
         survey, began = self._surveys[sought], time.monotonic()
         first = (self._text("pool_for_turn"), {"pool": pools[0]})
         found, lanes = self.dialect.queries(first, (self._text("ready_lanes"), sought.asked()))
-        survey.note(began, time.monotonic(), lanes)
+        survey.note(*self._looked(began), lanes)
         return dict(zip(pools, found, strict=False)), lanes
 
     def busy_lanes(self, sought: Sought) -> Tuples:
@@ -153,8 +150,13 @@ class Waiting:
         began = time.monotonic()
         if (known := survey.known(began)) is None:
             known = look()
-            survey.note(began, time.monotonic(), known)
+            survey.note(*self._looked(began), known)
         return known
+
+    def _looked(self, began: float) -> tuple[float, float]:
+        """From when to when a look counts: not at all where the way is known to be short, however long it took."""
+        ended = time.monotonic()
+        return (ended if self._way.is_short(ended) else began), ended
 
     def claim_lane(self, pool: int, lane: Lane, now: int, *, idle: bool) -> list[Claim] | None:
         """The next jobs of a lane without rules are the pool's: found and claimed in one statement.
@@ -172,7 +174,7 @@ class Waiting:
         rows = self.ask("claim_lane", pool=pool, now=now, lonely=lonely, **where)
         claims = claims_of(rows, lane.queue, lane.kind)
         first = [(-claim.priority, row[8], claim.id) for claim, row in zip(claims[:1], rows, strict=False)]
-        frontier.note(began, time.monotonic(), lane.most, first)
+        frontier.note(*self._looked(began), lane.most, first)
         return claims
 
     def take(
@@ -183,7 +185,7 @@ class Waiting:
         None where there is no quicker way than turns usually take.
         """
         began = time.monotonic()
-        if "take" not in self._calls or began < self._shortcut.until:
+        if "take" not in self._calls or began < self._way.until:
             return None
         zygote_pid, zygote_ticks = turn.zygote or (None, None)
         rows = self.dialect.at_once(
@@ -204,10 +206,10 @@ class Waiting:
             },
             rings=("end",) if reports else (),
         )
-        self._shortcut.note(began, time.monotonic(), len(reports) + len(rows), [])
         if not rows:
             return Taken(None, 0, 0, [])
-        *found, lanes, ended, queue, kind = msgspec.json.decode(rows.pop()[2])
+        *found, lanes, ended, queue, kind, passed = msgspec.json.decode(rows.pop()[2])
+        self._way.note(time.monotonic(), passed, len(rows))
         return Taken(tuple(found), lanes, ended, claims_of(rows, queue, kind))
 
     def _pending(self, lane: Lane, limit: int, suffix: str) -> Tuples:
@@ -216,7 +218,8 @@ class Waiting:
             if not self.dialect.row_locks:
                 return self.ask("lane", **where)
             return self._frontier(lane).look(
-                time.monotonic,
+                time.monotonic(),
+                self._looked,
                 lambda: self.ask("lane" + suffix, **where),
                 lambda frontier: self._onward(frontier, suffix, where),
             )
