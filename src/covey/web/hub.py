@@ -26,6 +26,7 @@ from .desk import Open
 
 LOOK_S = 1.0
 BEAT_S = 1.0
+MOMENT_S = 0.05  # that whoever was woken for what is due needs to take it
 MOST_TURNS = 10_000  # whose last turns are remembered
 GATHER_S = 0.005  # after a ring: what else ends in this moment is told with it
 
@@ -277,7 +278,7 @@ class Hub:
                         left_s = min(LOOK_S, max(0.001, (found.due_at - found.now) / 1e6))
                     self._post(self._wake, found)
                     if found.due_at is not None and found.due_at <= found.now:
-                        left_s = 0.05  # whoever was woken for it needs a moment
+                        left_s = MOMENT_S
         finally:
             self._work_ear = None
             self._drop(ear)
