@@ -70,6 +70,21 @@ def test_a_lost_worker_s_group_is_ended_with_it(yard: Yard, groups: str) -> None
     until(lambda: start_ticks(escaped) is None, 2, "it is gone with its worker")
 
 
+def test_a_pool_that_is_not_let_in_leaves_no_group(yard: Yard, groups: str) -> None:
+    """Nor does a second try, or a service that is restarted for ever would leave one each time."""
+    for _ in range(2):
+        pool = yard.pool(count=1, environ=ON, failpoints={"register.before_commit": "raise"})
+        assert pool.ended() != 0
+        assert [path for path in _groups(groups) if f"-{pool.pid}-" in path] == []
+
+
+def test_a_pool_that_breaks_after_it_was_let_in_leaves_no_group_and_no_row(yard: Yard, groups: str) -> None:
+    pool = yard.pool(count=1, environ=ON, failpoints={"pool.after_register": "raise"})
+    assert pool.ended() != 0
+    assert [path for path in _groups(groups) if f"-{pool.pid}-" in path] == []
+    assert yard.engine.pool_views() == []
+
+
 def test_a_group_that_another_pool_might_mean_is_left_alone(yard: Yard, groups: str) -> None:
     """The name in a lost pool's row is trusted only if it is the one that this very pool would have made."""
     foreign = os.path.join(groups, f"covey-foreign-{os.getpid()}")

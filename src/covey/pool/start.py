@@ -77,9 +77,9 @@ def run(source: Source, options: PoolOptions) -> int:
         starter.clean_up()
         if _signalled(signals):
             return 0
-        starter.register()
         left = False
         try:
+            starter.register()  # if that is refused, what was made for it goes too
             code = starter.work(signals)
         finally:
             # Whatever went wrong: what we hand back now may be started elsewhere at once.
@@ -252,12 +252,15 @@ class Starter:
 
     def end_processes(self) -> None:
         """Nothing that was started here lives."""
-        family.kill_marked(f"{self._source.database_id}:{self.pool}:")
+        if self._registered:
+            family.kill_marked(f"{self._source.database_id}:{self.pool}:")
         if self._cgroup:
             cgroup.end(self._cgroup)
 
     def leave(self) -> bool:
         """The pool is forgotten; if the queue is out of reach, the others find out by themselves that it is gone."""
+        if self._registered is None:
+            return True
         try:
             self._source.leave(self.pool)
         except (CoveyError, OSError) as error:
