@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.containers.real_engine import IMAGE, HarbourYard, RealEngine, missing
+from tests.world.real_engine import IMAGE, HarbourYard, RealEngine, need_engine
 
+from covey.testing.lacking import Lacking
 from covey.testing.until import until
 
 from .report import Figure, Remark
@@ -19,8 +20,10 @@ NAME = "containers"
 
 
 def run(quick: bool) -> Iterator[Figure | Remark]:
-    if lacking := missing():
-        yield Remark(NAME, f"not measured: {lacking}")
+    try:
+        need_engine()
+    except Lacking as lack:
+        yield Remark(NAME, f"not measured: {lack}")
         return
     cold: list[float] = []
     warm: list[float] = []

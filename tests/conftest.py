@@ -1,4 +1,4 @@
-"""Fixtures of the whole suite: backends, clock, leak guard, figures of proof."""
+"""Fixtures of the whole suite: backends, clock, leak guard, figures of proof, what could not be run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psutil
 import pytest
@@ -22,9 +22,11 @@ from covey.engine.engine import Engine
 from covey.store import migrate
 from covey.store.store import Store
 from covey.testing import FakeClock, HandPool
+from covey.testing.lacking import Lacking
 from covey.testing.postgres import Given, Schema, Server, a_server
 
 T = TypeVar("T")
+NOT_RUN, NOT_RUN_PROGRAM = "NOT RUN: ", "NOT RUN "  # … for lack of a program
 
 BACKENDS = ["file", "memory", "postgres"]  # every contract test runs on each of them, without exceptions
 
@@ -43,6 +45,12 @@ def proof() -> Callable[[T, T], T]:
     """proof(small, full): the figure of a proof row; `make proof` asks for the full one."""
     full = os.environ.get("COVEY_PROOF") == "full"
     return lambda small, whole: whole if full else small
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What only makes sense with the full figure is left to `make proof`."""
+    if os.environ.get("COVEY_PROOF") != "full":
+        items[:] = [item for item in items if item.get_closest_marker("full") is None]
 
 
 # ── engines ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -114,11 +122,66 @@ def pool(engine: Engine) -> HandPool:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_temp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Temporary files of this run, and of every process it starts, have a place of their own."""
+    """Temporary files of this run, and of every process it starts, have a place of their own; so has HOME."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("temp")))
         patch.setattr(tempfile, "tempdir", None)
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+            patch.delenv(name, raising=False)
         yield
+
+
+# ── what could not be run ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    return (yield from _or_not_run())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    return (yield from _or_not_run())
+
+
+def _or_not_run() -> Iterator[None]:
+    try:
+        return (yield)
+    except Lacking as lack:
+        pytest.skip(f"{NOT_RUN_PROGRAM if lack.programs else NOT_RUN}{lack}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """With COVEY_REQUIRE_ALL a run is not green that lacked a program."""
+    if os.environ.get("COVEY_REQUIRE_ALL") and any(why.startswith(NOT_RUN_PROGRAM) for why in _not_run(session.config)):
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    found = _not_run(config)
+    if not found:
+        return
+    terminalreporter.section("NOT RUN", sep="=", bold=True, yellow=True)
+    for why, tests in sorted(found.items()):
+        terminalreporter.line(f"{why} ({len(tests)})", yellow=True)
+        for test in sorted(tests):
+            terminalreporter.line(f"    {test}")
+    if os.environ.get("COVEY_REQUIRE_ALL"):
+        terminalreporter.line("COVEY_REQUIRE_ALL is set: what was not run for lack of a program is a failure")
+
+
+def _not_run(config: pytest.Config) -> dict[str, list[str]]:
+    """Why → the tests. Whatever is skipped belongs there, also by a test that does not say it in our words."""
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    found: dict[str, list[str]] = {}
+    for report in reporter.stats.get("skipped", []) if reporter else []:
+        why = (
+            report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        )
+        found.setdefault(why, []).append(report.nodeid)
+    return found
 
 
 # ── nothing is left behind ──────────────────────────────────────────────────────────────────────────────────────────

@@ -55,7 +55,11 @@ class CommandLine:
         self._forge = forge
         self.directory = directory
         self.db = directory / "queue.db"
-        known = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG") if name in os.environ}
+        known = {
+            name: os.environ[name]
+            for name in ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG", "TMPDIR")
+            if name in os.environ
+        }
         self.env = {**known, "HOME": str(directory), "COVEY_DB": str(self.db), "COVEY_DEBUG": "1"}
         self._pools: list[subprocess.Popen[bytes]] = []
 

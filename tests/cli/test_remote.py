@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
-import warnings
 from pathlib import Path
 
 import pytest
 
 from covey.engine.engine import Engine
 from covey.finding import read_note
+from covey.testing.lacking import need
 
 from .conftest import CommandLine, here, until
 
@@ -199,9 +198,7 @@ def test_a_note_of_a_server_that_is_gone_means_nothing(covey: CommandLine, engin
 
 
 def test_the_worker_in_shell_and_curl_works_as_its_page_says(covey: CommandLine, engine: Engine) -> None:
-    if not (shutil.which("curl") and shutil.which("jq")):
-        warnings.warn("the worker in shell was NOT tested: curl or jq is missing", stacklevel=1)
-        return
+    need("curl", "jq")
     token = covey("token", "create", "w", "--role", "worker", "--queue", "default").out
     (covey.directory / "token").write_text(token)
     url = serve(covey, "--require-token")

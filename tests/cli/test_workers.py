@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from covey.core.model import PoolEvent
 from covey.engine.engine import Engine
 from covey.env import hostname, start_ticks
 from covey.testing import HandPool, command
+from covey.testing.lacking import need
 from covey.worker import family
 
 from .conftest import CommandLine, here, lost, until, worker
@@ -399,9 +399,9 @@ def test_odd_names_reach_the_pool_as_they_are(covey: CommandLine) -> None:
     assert subprocess.run([*said, "--help"], capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 @pytest.mark.parametrize("words", [[], ["--system", "--name", 'a "b" $x %i'], ["--worker", "a=1", "--grace", "0"]])
 def test_systemd_accepts_the_unit(covey: CommandLine, tmp_path: Path, words: list[str]) -> None:
+    need("systemd-analyze")
     file = tmp_path / "covey-test.service"
     file.write_text(covey("worker", "unit", *words).out)
     checked = subprocess.run(

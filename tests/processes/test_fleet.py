@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from covey.testing import check_queue, until
-from covey.testing.hosts import Host, Network, missing
+from covey.testing.hosts import Host, Network, need_hosts
 from covey.testing.pools import Watch, Yard
 from covey.testing.postgres import Server
 from covey.worker import family
@@ -28,10 +28,7 @@ STAY = "hostname >>began; while ! test -e go-$(hostname)-$COVEY_JOB_ID; do sleep
 
 @pytest.fixture(scope="module")
 def network() -> Iterator[Network]:
-    if os.getuid() != 0:
-        pytest.skip("NOT RUN: a fleet on one machine needs root (network namespaces)")
-    if lacking := missing():
-        pytest.fail(lacking, pytrace=False)
+    need_hosts()
     with Network() as network:
         yield network
 

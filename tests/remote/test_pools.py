@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from covey.compose import open_engine
 from covey.engine.engine import Engine
 from covey.remote.remote import Remote
 from covey.testing import HandPool, pool_info, until
-from covey.testing.hosts import Network, missing
+from covey.testing.hosts import Network, need_hosts
 from covey.testing.pools import Watch, Yard
 from covey.testing.serving import Served
 
@@ -117,10 +116,7 @@ def test_x10_pools_here_and_behind_the_server_share_a_queue(make: Callable[..., 
 
 
 def test_x10_a_pool_on_another_host_is_recovered_within_its_lease(make: Callable[..., Yard]) -> None:
-    if os.getuid() != 0:
-        pytest.skip("NOT RUN: a host on one machine needs root (network namespaces)")
-    if lacking := missing():
-        pytest.fail(lacking, pytrace=False)
+    need_hosts()
     yard = make(heartbeat_seconds=BEAT_S, lock_lease_seconds=LEASE_S)
     _, text = yard.engine.create_token("worker", "worker")
     with Network() as network:

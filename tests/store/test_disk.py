@@ -6,7 +6,6 @@ import contextlib
 import resource
 import signal
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 from covey.engine.engine import Engine
 from covey.errors import StoreError
 from covey.testing import check_queue, command, until
-from covey.testing.faults import CannotFail, Child, FailingDisk, SmallDisk, strace
+from covey.testing.faults import Child, FailingDisk, SmallDisk, strace
 from covey.testing.pools import RunningPool, Yard
 
 from . import programs
@@ -85,15 +84,6 @@ def test_a24_what_was_refused_is_not_there_after_a_crash_either(
 
 
 @contextlib.contextmanager
-def or_said_loudly() -> Iterator[None]:
-    try:
-        yield
-    except CannotFail as reason:
-        warnings.warn(pytest.PytestWarning(f"NOT RUN, a disk under a running pool: {reason}"), stacklevel=1)
-        pytest.skip(f"NOT RUN: {reason}")
-
-
-@contextlib.contextmanager
 def full(disk: SmallDisk) -> Iterator[None]:
     disk.fill()
     yield
@@ -142,7 +132,7 @@ FAULTS = {
 def test_a23_a24_a_pool_whose_disk_fails_keeps_its_results_and_goes_on(
     tmp_path: Path, proof: Callable[[list[str], list[str]], list[str]]
 ) -> None:
-    with Yard(tmp_path) as yard, or_said_loudly():
+    with Yard(tmp_path) as yard:
         for inject in proof(["fdatasync:error=EIO", "pwrite64:error=EROFS"], list(FAULTS)):
             pool = yard.pool(count=1, commands_only=True).started()
             suffers(yard, FailingDisk(pool.pid, [yard.db, f"{yard.db}-wal"], inject), pool, FAULTS[inject])
@@ -160,7 +150,7 @@ def test_a23_a_pool_whose_files_may_not_grow_goes_on_when_they_may(tmp_path: Pat
 def test_a23_a_full_disk_stops_clients_and_pools_until_there_is_room(tmp_path: Path) -> None:
     place = tmp_path / "disk"
     place.mkdir()
-    with contextlib.ExitStack() as closing, or_said_loudly():
+    with contextlib.ExitStack() as closing:
         disk = closing.enter_context(SmallDisk(str(place), 8))
         yard = closing.enter_context(Yard(tmp_path, url=str(place / "queue.db")))
         pool = yard.pool(count=1, commands_only=True).started()
@@ -190,7 +180,7 @@ def test_a26_a_queue_on_a_full_or_read_only_disk_is_refused_in_one_line(tmp_path
         assert (code, len(out.splitlines()), err) == (1, 1, "")
         return out.strip()
 
-    with or_said_loudly(), SmallDisk(str(tmp_path), 1) as disk:
+    with SmallDisk(str(tmp_path), 1) as disk:
         disk.fill()
         assert "no space left" in refusal()
         disk.free()
@@ -208,7 +198,7 @@ def test_a27_a_backup_onto_a_full_disk_says_so_and_leaves_nothing_there(
     engine.enqueue([command("x" * 60_000) for _ in range(40)])
     place = tmp_path / "disk"
     place.mkdir()
-    with or_said_loudly(), SmallDisk(str(place), 1):
+    with SmallDisk(str(place), 1):
         with pytest.raises(StoreError, match=rf"no space left for {place}/copy.db; nothing was stored"):
             list(engine.store.dialect.backup(str(place / "copy.db")))  # type: ignore[attr-defined]
         assert not list(place.glob("copy.db*"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import env
+from .lacking import Lacking, need
 from .until import until
 
 T = TypeVar("T")
@@ -167,10 +167,8 @@ class ForkError(Exception):
 
 def strace(*options: str) -> list[str]:
     """The words before a command that make its system calls visible, or fail."""
-    found = shutil.which("strace")
-    if not found:
-        raise AssertionError("strace is needed to make a disk fail")
-    return [found, "-f", "-qq", *options]
+    need("strace")
+    return ["strace", "-f", "-qq", *options]
 
 
 class FailingDisk:
@@ -186,7 +184,7 @@ class FailingDisk:
         until(lambda: self._is_traced() or self._strace.poll() is not None, 10, "strace holds the process")
         if self._strace.poll() is not None:
             assert self._strace.stderr
-            raise CannotFail(f"strace cannot hold another process: {self._strace.stderr.read().strip()}")
+            raise Lacking(f"strace cannot hold another process: {self._strace.stderr.read().strip()}")
         return self
 
     def _is_traced(self) -> bool:
@@ -210,7 +208,7 @@ class SmallDisk:
             ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "covey-test", directory], capture_output=True, text=True
         )
         if done.returncode:
-            raise CannotFail(f"no small disk can be mounted: {done.stderr.strip()}")
+            raise Lacking(f"no small disk can be mounted: {done.stderr.strip()}")
 
     def fill(self) -> None:
         """Not a byte is free."""
@@ -232,7 +230,3 @@ class SmallDisk:
 
     def __exit__(self, *_: object) -> None:
         subprocess.run(["umount", "--lazy", self.directory], check=True)
-
-
-class CannotFail(Exception):
-    """This machine does not let us break that; a test says loudly that it was not run."""

@@ -9,13 +9,13 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
 
 from ..env import start_ticks
 from ..worker import family
+from .lacking import Lacking, need, need_root
 from .pools import RunningPool, Yard
 from .until import until
 
@@ -23,17 +23,15 @@ PROGRAMS = ("ip", "unshare", "hostname")
 NAME = re.compile(r"cv(\d+)[a-z]+\d*")  # the pid of the test run, then what it is
 
 
-def missing() -> str | None:
-    """What is not there, in one line; None if hosts can be made."""
-    lacking = [program for program in PROGRAMS if shutil.which(program) is None]
-    if lacking:
-        return f"hosts need {', '.join(lacking)} (Debian: iproute2, util-linux, hostname)"
+def need_hosts() -> None:
+    """Hosts can be made here."""
+    need_root("a host of its own on this machine")
+    need(*PROGRAMS)
     try:
         _ip("link", "add", _name("x"), "type", "bridge")
         _ip("link", "del", _name("x"))
     except AssertionError as error:
-        return f"hosts need the right to make network namespaces and bridges: {error}"
-    return None
+        raise Lacking(f"hosts need the right to make network namespaces and bridges: {error}") from None
 
 
 class Network:

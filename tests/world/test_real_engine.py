@@ -1,9 +1,8 @@
-"""The same with a real dockerd, where one can be started: containers killed, out of memory, supervisors killed."""
+"""Supervisors with a real dockerd: containers killed, out of memory, supervisors killed."""
 
 from __future__ import annotations
 
 import signal
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,17 +11,14 @@ import pytest
 from covey.testing.pools import RunningPool, Watch
 from covey.testing.until import until
 
-from .real_engine import IMAGE, HarbourYard, RealEngine, missing
+from .real_engine import IMAGE, HarbourYard, RealEngine, need_engine
 
 HOG = "python -c 'x = bytearray(400 * 1024 * 1024)'"
 
 
 @pytest.fixture(scope="module")
 def docker(own_temp: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealEngine]:
-    lacking = missing()
-    if lacking:
-        warnings.warn(pytest.PytestWarning(f"NOT RUN, no test with a real container engine: {lacking}"), stacklevel=1)
-        pytest.skip(f"NOT RUN: {lacking}")
+    need_engine()
     engine = RealEngine(tmp_path_factory.mktemp("e"))
     try:
         yield engine.started()

@@ -17,6 +17,7 @@ import tarfile
 import time
 from pathlib import Path
 
+from covey.testing.lacking import need, need_root
 from covey.testing.pools import Yard
 from covey.testing.until import until
 
@@ -28,14 +29,10 @@ PR_SET_PDEATHSIG = 1
 ROOT = Path(__file__).parents[2]
 
 
-def missing() -> str | None:
-    """What is not there, in one line; None if an engine can be started."""
-    if os.getuid() != 0:
-        return "a container engine of our own needs root"
-    lacking = [program for program in PROGRAMS if shutil.which(program) is None]
-    if lacking:
-        return f"a container engine of our own needs {', '.join(lacking)} (Debian: docker.io, iproute2, util-linux)"
-    return None
+def need_engine() -> None:
+    """An engine can be started."""
+    need_root("a container engine of our own")
+    need(*PROGRAMS)
 
 
 class RealEngine:
