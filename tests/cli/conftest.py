@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from covey.env import boot, hostname, start_ticks
 from covey.errors import StoreError
 from covey.testing.factories import pool_info
 from covey.testing.postgres import Given, Schema, Server
+from covey.testing.until import until as patiently
 
 from .forge import Forge
 
@@ -146,7 +146,7 @@ class CommandLine:
                 process.send_signal(signal.SIGTERM)
         for process in self._pools:
             try:
-                process.communicate(timeout=15)
+                process.communicate(timeout=120)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
@@ -154,10 +154,7 @@ class CommandLine:
 
 def until(true: Callable[[], object], limit_s: float = 20.0) -> None:
     """``true()`` has become true; the test fails if that takes too long."""
-    deadline = time.monotonic() + limit_s
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
+    patiently(true, limit_s)
 
 
 @pytest.fixture(scope="session")

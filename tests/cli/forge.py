@@ -49,7 +49,7 @@ class Forge:
 
     def close(self) -> None:
         self._ours.close()
-        self._process.wait(10)
+        self._process.wait(60)
 
 
 def serve(end: socket.socket) -> None:

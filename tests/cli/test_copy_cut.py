@@ -124,7 +124,7 @@ def test_ctrl_c_opens_the_old_queue_again_and_says_so(covey: CommandLine, place:
     running = covey.popen("db", "copy", old, new)
     until(lambda: "has moved to" in covey("enqueue", "x", env={"COVEY_FAILPOINTS": None}).err)
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=20)
+    out, err = running.communicate(timeout=120)
     assert (running.returncode, out) == (130, b"")
     assert b"can be used again" in err
     assert b"is incomplete" in err

@@ -67,7 +67,7 @@ def test_a_closed_stdin_is_an_empty_one(covey: CommandLine, words: list[str], sa
     covey("enqueue", "true")
     closed = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "covey", *words]
     done = subprocess.run(
-        closed, capture_output=True, cwd=covey.directory, env=covey.environment(None), timeout=30, check=False
+        closed, capture_output=True, cwd=covey.directory, env=covey.environment(None), timeout=120, check=False
     )
     assert (done.returncode, done.stdout, done.stderr.decode()) == (0, b"", said)
     assert covey.count() == 1
@@ -84,7 +84,7 @@ def test_a_closed_stdin_cannot_say_yes(covey: CommandLine) -> None:
         pool.fail(pool.claim_one())
     closed = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "covey", "dlq", "purge", "--all"]
     done = subprocess.run(
-        closed, capture_output=True, cwd=covey.directory, env=covey.environment(None), timeout=30, check=False
+        closed, capture_output=True, cwd=covey.directory, env=covey.environment(None), timeout=120, check=False
     )
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"say --yes to do it" in done.stderr

@@ -69,7 +69,7 @@ def test_following_returns_when_the_tree_has_ended(covey: CommandLine, engine: E
     root = plant(engine, 2)
     follower = covey.popen("tree", "-f", str(root))
     engine.cancel([root])
-    out, _ = follower.communicate(timeout=30)
+    out, _ = follower.communicate(timeout=120)
     assert follower.returncode == 0
     assert out.decode().startswith(f"{root} cancelled")
 

@@ -131,7 +131,7 @@ def test_a_full_disk_behind_a_redirect_is_said(covey: CommandLine) -> None:
     covey("enqueue", "true")
     with open("/dev/full", "wb") as full:
         writing = covey.popen("list", stdout=full)
-        _, err = writing.communicate(timeout=20)
+        _, err = writing.communicate(timeout=120)
     assert writing.returncode == 1
     assert err.decode().startswith("error: ")
     assert b"Traceback" not in err
@@ -219,7 +219,7 @@ def test_a_full_disk_and_a_note_are_both_said(covey: CommandLine) -> None:
     covey("enqueue", "-", stdin=b"a\nb\n")
     with open("/dev/full", "wb") as full:
         writing = covey.popen("list", "--limit", "1", stdout=full)
-        _, err = writing.communicate(timeout=20)
+        _, err = writing.communicate(timeout=120)
     assert writing.returncode == 1
     assert [line.split(":")[0] for line in err.decode().splitlines()] == ["there is more", "error"]
 

@@ -174,7 +174,7 @@ def test_following_shows_what_happens_and_ctrl_c_ends_it_quietly(covey: CommandL
     told(pool, "ready", "failed")
     assert json.loads(following.stdout.readline())["kind"] == "failed"
     following.send_signal(signal.SIGINT)
-    out, err = following.communicate(timeout=20)
+    out, err = following.communicate(timeout=120)
     assert (following.returncode, out, err) == (130, b"", b"")
 
 
@@ -259,7 +259,7 @@ def test_reaping_ends_the_leftovers_of_lost_pools_and_nobody_else(
     assert done.code == 0
     assert "reaped pool 1 (mill" in done.out
     assert "1 job handed back, 1 process ended" in done.out
-    assert left.wait(5) == -signal.SIGKILL
+    assert left.wait(60) == -signal.SIGKILL
     assert [other.poll() for other in others] == [None] * 4
     assert (engine.job(made.id).state, engine.job(made.id).attempts) == ("pending", 0)
     assert [each.id for each in engine.pools()] == list(range(2, 12))

@@ -68,7 +68,7 @@ class Dock:
             cwd=self.yard.home,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             check=False,
         )
 

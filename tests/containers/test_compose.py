@@ -60,7 +60,7 @@ def is_answering(port: int) -> bool:
 def test_the_services_work_together(yard: Yard) -> None:
     environ = yard.environ() | {"PATH": f"{yard.home}/bin:{os.environ['PATH']}"}
     for _ in range(2):  # the second time nothing is to be done
-        subprocess.run(["sh", "-euc", script(yard)], env=environ, check=True, capture_output=True, timeout=30)
+        subprocess.run(["sh", "-euc", script(yard)], env=environ, check=True, capture_output=True, timeout=120)
     token = yard.home / "secrets" / "token"
     assert token.stat().st_mode & 0o777 == 0o600
     (made,) = yard.engine.tokens()

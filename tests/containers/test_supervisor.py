@@ -78,7 +78,7 @@ def test_a59_a_killed_container_is_replaced_and_its_job_is_told_how_it_ended(doc
     watch = Watch()
     os.kill(dock.first_pid(first), signal.SIGKILL)
     dock.yard.trace(least=2)
-    assert watch.s < dock.yard.engine.settings()["lock_lease_seconds"] + 10
+    assert watch.within(dock.yard.engine.settings()["lock_lease_seconds"] + 10)
     assert told(dock, job) == ["its pool was lost: its container was killed by SIGKILL"]
     view = dock.yard.job(job)
     assert (view.attempts, view.interruptions) == (1, 1)  # a lost pool costs no attempt
@@ -305,7 +305,7 @@ def test_starts_are_limited_and_go_on_in_parallel(dock: Dock) -> None:
     dock.say("slow-run", 1)
     watch = Watch()
     pool = dock.start("--worker", "default=4", "--max-startup-concurrency", "4").started()
-    assert watch.s < 4 + 4  # one after the other they would take 4 s more than the rest
+    assert watch.within(4 + 4)  # one after the other they would take 4 s more than the rest
     pool.stop()
 
 

@@ -438,5 +438,5 @@ def test_an_idle_pool_of_16_and_all_its_processes_are_gone_soon_after_the_signal
     pool.send(number)
     assert pool.ended() == 0
     until(lambda: gone(*everybody), 2, "every process is gone")
-    assert watch.s < 2
+    assert watch.within(2)
     assert yard.engine.pool_views() == []

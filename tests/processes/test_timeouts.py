@@ -70,13 +70,14 @@ def test_a_python_task_that_ignores_its_stop_costs_the_worker_its_life_and_bysta
     pool = yard.pool(count=2).started()
     bystander = yard.call("arest_in", "bystander", 1000, kind="async")
     beside = int(yard.trace("bystander")[0])
+    watch = Watch()
     sync = yard.call("swallows_stop", 1000, timeout_s=0.2, max_attempts=1)
     deaf = yard.calls("asleeps_deaf", [[1000]] * 2, kind="async", timeout_s=0.2, max_attempts=1)
     workers = set(map(int, yard.trace("swallows", 3)))
-    watch = Watch()
     for job in yard.ends(sync, *deaf):
         assert (job.state, job.error) == ("dead", "timed out after 0.2 s")
-    assert 4.5 <= watch.s <= 0.2 + 5 + 1.5
+    assert watch.s >= 0.2 + 5
+    assert watch.within(0.2 + 5 + 3)
     assert gone(*workers)
     assert len(yard.traces("swallowed")) >= 3
     assert beside in workers  # two deaf tasks on two workers: one of them has the bystander
@@ -196,9 +197,9 @@ def test_a_full_pool_hears_of_a_cancel_and_of_what_is_due_before_its_next_beat(y
     due = yard.shell("true", delay_s=0.3)
     watch = Watch()
     yard.is_in(due, "pending", within_s=3)
-    assert watch.s < 2
+    assert watch.within(2)
     watch = Watch()
     yard.engine.cancel([long])
     until(lambda: yard.job(long).pool is None, 10, "its processes are gone")
-    assert watch.s < 2
+    assert watch.within(2)
     yard.completes(due)

@@ -62,7 +62,7 @@ class Running:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def ask(self, method: str, target: str, body: Any = None, token: str | None = None) -> tuple[int, bytes]:
         return ask(self.port, method, target, body, token)

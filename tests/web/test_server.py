@@ -28,7 +28,7 @@ def covey(*words: str, cwd: Path, env: dict[str, str] | None = None) -> subproce
         capture_output=True,
         text=True,
         cwd=cwd,
-        timeout=30,
+        timeout=120,
         env={**os.environ, **(env or {})},
         check=False,
     )
@@ -102,7 +102,7 @@ def test_one_server_for_a_queue_and_a_port(tmp_path: Path) -> None:
         assert f"a Covey server, version {__version__}, answers there" in said
         stopped = covey("server", "stop", "--db", "queue.db", cwd=tmp_path)
         assert (stopped.returncode, stopped.stdout) == (0, f"stopped {server.url}\n")
-        assert server.process.wait(5) == 0
+        assert server.process.wait(60) == 0
         assert not server.note.exists()
     again = covey("server", "stop", "--db", "queue.db", cwd=tmp_path)
     assert again.returncode == 0

@@ -20,7 +20,7 @@ from ..core.specs import shell_spec, task_spec
 from ..core.view import Attempt, JobView, PoolView
 from ..env import start_ticks
 from ..worker import family
-from .until import until
+from .until import slack, until
 
 
 class RunningPool:
@@ -93,7 +93,7 @@ class RunningPool:
     def ended(self, timeout_s: float = 20) -> int:
         """Its exit code, once it has ended by itself."""
         try:
-            return self.process.wait(timeout_s)
+            return self.process.wait(timeout_s * slack())
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the pool still runs after {timeout_s:g} s:\n{self.said()}") from None
 
@@ -172,7 +172,7 @@ class RunningServer:
             self.process.send_signal(signal.SIGCONT)
             self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(20)
+            return self.process.wait(20 * slack())
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"the server did not stop: {self.said()}") from None
@@ -320,7 +320,7 @@ class Yard:
 
     def ends(self, *ids: int, within_s: float = 30) -> list[JobView]:
         """The jobs, once all of them have ended."""
-        if not self.engine.wait_for(list(ids), within_s):
+        if not self.engine.wait_for(list(ids), within_s * slack()):
             open_ids = [id for id in ids if self.job(id).state not in ENDED]
             raise AssertionError(f"not ended within {within_s:g} s: {self.describe(open_ids[0]) if open_ids else ids}")
         return [self.job(id) for id in ids]
@@ -431,6 +431,10 @@ class Watch:
     @property
     def s(self) -> float:
         return time.monotonic() - self._began
+
+    def within(self, limit_s: float) -> bool:
+        """Whether no more than that has passed, as on an idle machine: with much to do, more is allowed."""
+        return self.s <= limit_s * slack()
 
 
 def free_port(host: str) -> int:
