@@ -34,7 +34,7 @@ SOURCE = Path(covey.__file__).parent
 ARCHITECTURE = SOURCE.parents[1] / "docs" / "architecture.md"
 ACTIONS = ("kill", "raise", "sleep")
 SLEEP_S = 0.05
-FREE_S = 3.0  # by then a lock that was left has shown: others wait ten seconds for it
+FREE_S = 8.0  # by then a lock that was left has shown: others wait ten seconds for it
 # Not about a transaction of the queue, but about processes.
 OF_POOLS = ("pool.before_register", "pool.after_register", "pool.started", "worker.starting")
 ELSEWHERE = {"containers.ticked": "tests/containers/test_supervisor.py"}

@@ -164,7 +164,7 @@ def _deferred(self: Sqlite, **_: Any) -> Iterator[None]:
 def keep_old_snapshot(path: str) -> apsw.Connection:
     """Somebody reads for long: what is written from now on stays beside the file."""
     reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-    reader.execute("begin")
+    reader.execute("begin deferred")
     reader.execute("select count(*) from jobs").fetchall()
     return reader
 
