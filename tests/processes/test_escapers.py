@@ -20,6 +20,7 @@ import pytest
 from covey.core.view import JobView
 from covey.testing import until
 from covey.testing.pools import RunningPool, Yard
+from covey.testing.until import slack
 from covey.worker import family
 
 from .escapers import COMMANDS, TASKS, Animal, everybody
@@ -108,7 +109,9 @@ class Zoo:
         """Each cage says who is left when that time is over. ``since`` when: on the wall clock."""
         began = time.time()
         starts = {cage.marker: since(cage) if since else began for cage in self.cages.values()}
-        limits = {cage.marker: starts[cage.marker] + within_s + cage.animal.chase_s for cage in self.cages.values()}
+        limits = {
+            cage.marker: starts[cage.marker] + within_s * slack() + cage.animal.chase_s for cage in self.cages.values()
+        }
         last = max(limits.values(), default=began)
         sizes: dict[str, int] = {}
         empty: dict[str, list[float]] = {marker: [] for marker in starts}  # looks in a row that found nobody
