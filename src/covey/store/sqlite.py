@@ -242,10 +242,28 @@ class Sqlite:
 
     def problems(self) -> list[str]:
         """What SQLite's own check and the foreign keys say; empty when all is well."""
-        found = [row[0] for row in self._db.execute("pragma integrity_check")]
-        broken = list(self._db.execute("pragma foreign_key_check"))
-        dangling = [f"row {row[1]} of {row[0]} has no {row[2]}" for row in broken]
-        return [str(text) for text in found if text != "ok"] + dangling
+        found = [str(row[0]) for row in self._db.execute("pragma integrity_check")]
+        broken = dict.fromkeys((str(row[0]), int(row[3])) for row in self._db.execute("pragma foreign_key_check"))
+        dangling = [text for table, number in broken for text in self._dangling(table, number)]
+        return [text for text in found if text != "ok"] + dangling
+
+    def _dangling(self, table: str, number: int) -> list[str]:
+        """The rows whose reference leads nowhere, by their keys: tables without a rowid have nothing else to name."""
+        ask = self._db.execute
+        links = [row[2:5] for row in ask(f"pragma foreign_key_list({table})") if row[0] == number]
+        key = [row[1] for row in sorted(ask(f"pragma table_info({table})"), key=lambda row: row[5]) if row[5]]
+        other = links[0][0]
+        match = " and ".join(f"o.{theirs} = t.{ours}" for _, ours, theirs in links)
+        named = ", ".join(f"t.{column}" for column in (*key, *(ours for _, ours, _ in links)))
+        present = " and ".join(f"t.{ours} is not null" for _, ours, _ in links)
+        rows = ask(
+            f"select {named} from {table} t where {present} and not exists (select 1 from {other} o where {match})"
+        )
+        return [
+            f"{table} ({', '.join(f'{name} {value!r}' for name, value in zip(key, row, strict=False))}) belongs to "
+            f"{other} {', '.join(repr(value) for value in row[len(key) :])}, which is not there"
+            for row in rows
+        ]
 
     def backup(self, target: str) -> Iterator[tuple[int, int]]:
         """Copies one moment of the live database through SQLite; yields (pages left, pages in all)."""
@@ -255,6 +273,7 @@ class Sqlite:
         # A connection of its own that stays in one read transaction: otherwise every commit meanwhile starts it over.
         source = apsw.Connection(self._db.filename, apsw.SQLITE_OPEN_READONLY)
         other = apsw.Connection(part)
+        other.pragma("foreign_keys", True)  # what belongs to a pool goes with it
         try:
             with self._explained():
                 source.execute("begin deferred; select count(*) from sqlite_master").fetchall()
