@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from .. import config
 from ..core import check
+from ..core.clocks import NEVER
 from ..core.machine import SECOND
 from ..core.model import ENDED, Enqueued, Row, Spec
 from ..core.view import Change, Edit, Filter, JobView
@@ -266,7 +267,8 @@ class Engine(Loans, Views, Tokens, Live):
         (where to go on, or None at the end of the table; how many are gone). One bounded transaction.
         """
         with writing(self.store):
-            swept = duties.sweep(self.store, cursor, ended_before, self.clock())
+            noticed_at = self.store.value("duty_cursor", name="heal") or NEVER
+            swept = duties.sweep(self.store, cursor, ended_before, self.clock(), noticed_at)
             failpoint("prune.before_commit")
         return swept
 
