@@ -103,7 +103,9 @@ def test_a_row_whose_owner_is_not_there_is_named_by_its_table_and_key(covey: Com
     (made,) = engine.enqueue([command()])
     engine.close()
     other = apsw.Connection(str(covey.db))  # where nobody looks after references
-    other.execute("insert into workers (pool, name, kind, state, started_at) values (7, 'command-2', 'sync', 'idle', 1)")
+    other.execute(
+        "insert into workers (pool, name, kind, state, started_at) values (7, 'command-2', 'sync', 'idle', 1)"
+    )
     other.execute("insert into edges (job_id, waits_for) values (99, ?)", (made.id,))
     other.execute("delete from jobs")
     other.close()

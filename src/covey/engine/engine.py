@@ -19,7 +19,7 @@ from ..core.view import Change, Edit, Filter, JobView
 from ..env import failpoint
 from ..errors import InvalidInput, NotFound, Refused, StillStopping
 from ..store.store import Store
-from . import arrivals, duties, reopen, requests
+from . import arrivals, duties, reopen, requests, stopping
 from .again import repeated
 from .live import Live
 from .loans import Loans
@@ -136,13 +136,27 @@ class Engine(Loans, Views, Tokens, Live):
         """The jobs and all that is known of them are gone.
 
         ``force`` cancels first. What ran is then still stopping: StillStopping, and the cancel stands; try again soon.
+        What may not be removed is refused before anything is cancelled.
         """
-        if force and (unended := [ref for ref in refs if self._row(ref).state not in ENDED]):
-            self.cancel(unended)
+        if force and any(self._row(ref).state not in ENDED for ref in refs):
+            ids = {self._id(ref) for ref in refs}
+            self._each(refs, lambda row, trees: self._stop(row, trees, ids))
         return self._each(refs, self._remove)
 
-    @repeated
+    def _stop(self, row: Row, trees: Trees, roots: set[int]) -> Change:
+        """It will not run any more, and may go once its processes have; ``roots`` go too."""
+        if row.root_id not in roots:
+            raise _is_child(row)
+        return Change(row.id, row.state, row.state) if row.state in ENDED else self._cancel(row, trees)
+
     def _each(self, refs: Sequence[Ref], change: Callable[[Row, Trees], Change]) -> list[Change]:
+        try:
+            return self._change_each(refs, change)
+        except StillStopping as error:
+            raise stopping.explained(error, self.store, list(map(self._row, refs)), self.pool_views()) from None
+
+    @repeated
+    def _change_each(self, refs: Sequence[Ref], change: Callable[[Row, Trees], Change]) -> list[Change]:
         """Parents before their children, whatever the order asked for: what was done to a parent includes them."""
         if not refs:
             return []
@@ -242,7 +256,7 @@ class Engine(Loans, Views, Tokens, Live):
 
     def _remove(self, row: Row, trees: Trees) -> Change:
         if row.parent_id is not None:
-            raise Refused(f"job {row.id} is a child; remove its root {row.root_id} instead")
+            raise _is_child(row)
         if row.state not in ENDED:
             raise Refused(f"job {row.id} is {row.state}; cancel it first, or use --force")
         if row.pool is not None:
@@ -373,6 +387,10 @@ class Engine(Loans, Views, Tokens, Live):
     def close(self) -> None:
         self._listeners_close()
         self.store.dialect.close()
+
+
+def _is_child(row: Row) -> Refused:
+    return Refused(f"job {row.id} is a child; remove its root {row.root_id} instead")
 
 
 def _check_together(settings: dict[str, Any]) -> None:
