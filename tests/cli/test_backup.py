@@ -123,6 +123,6 @@ def test_a_queue_that_was_copied_checks_clean_in_both_places(covey: CommandLine,
     old, new, again = place("sqlite"), place("postgres"), str(covey.directory / "again.db")
     with opened(old) as source:
         fill(source)
-    for source, target in ((old, new), (new, again)):
-        assert covey("db", "copy", source, target).code == 0
-        assert [covey("--db", each, "db", "check").out for each in (source, target)] == ["ok\n", "ok\n"]
+    for first, second in ((old, new), (new, again)):
+        assert covey("db", "copy", first, second).code == 0
+        assert [covey("--db", each, "db", "check").out for each in (first, second)] == ["ok\n", "ok\n"]

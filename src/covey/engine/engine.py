@@ -192,8 +192,8 @@ class Engine(Loans, Views, Tokens, Live):
         text = str(ref)
         if text.isdecimal():
             return int(text) if len(text) < 19 else -1
-        # A name that is not text, bytes of a command line perhaps, is nobody's key and nothing to ask a database for.
-        id = self.store.value("id_of_key", key=text) if check.is_unicode(text) else None
+        check.check_refs([text])
+        id = self.store.value("id_of_key", key=text)
         if id is None:
             raise NotFound(f"no job with the key {text!r}; `covey list` shows what there is")
         return int(id)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import __version__
+from ..core.check import check_filter
 from ..core.clocks import SLACK, age_s
 from ..core.codec import decode, printable
 from ..core.model import ENDED, KINDS, SHELL, STATES, WorkerState
@@ -232,6 +233,7 @@ def _conditions(wanted: Filter) -> tuple[list[str], dict[str, Any]]:
     for state in wanted.states:
         if state not in STATES:
             raise InvalidInput(f"no state {state!r}; states are {', '.join(STATES)}")
+    check_filter(queue=wanted.queue, task=wanted.task, batch=wanted.batch)
     where: list[str] = []
     params: dict[str, Any] = {}
     if wanted.states in (("dead",), ("processing",)):
