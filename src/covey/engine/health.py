@@ -5,11 +5,13 @@ The rules are in docs/operations.md, one row for each finding.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from ..core.view import Finding, PoolView, QueueView, WorkerView, rfc3339
 from ..env import alive, boot, hostname
+from ..store.room import lacking
 
 Health = Literal["fine", "warning", "broken"]
 Lane = tuple[str, str]  # queue, kind: jobs of it wait
@@ -25,6 +27,10 @@ WRITTEN = {
     "requests": "requests until",
 }
 RELICS = ("events", "requests")
+ROOM = {
+    "the queue": "free some: what is full takes no jobs and no results; pools keep theirs and go on by themselves",
+    "live output": "free some: output of running jobs cannot be followed",
+}
 
 
 # ── one pool ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -110,7 +116,12 @@ def examine(
         found.append(_warning(f"{dead:,} dead letter{'' if dead == 1 else 's'}", "`covey dlq list`"))
     if paused:
         found.append(Finding(level="note", text=f"paused: {', '.join(paused)}"))
-    return sorted(found, key=lambda finding: ("broken", "warning", "note").index(finding.level))
+    return sorted(found, key=rank)
+
+
+def rank(finding: Finding) -> int:
+    """The worst first."""
+    return ("broken", "warning", "note").index(finding.level)
 
 
 def verdict(findings: Iterable[Finding]) -> Health:
@@ -200,6 +211,28 @@ def _ahead(found: Sequence[Ahead]) -> Iterable[Finding]:
         yield Finding(level="note", text=text)
     else:
         yield _warning(text, "set the clocks (`timedatectl`); a running pool mends what waits for that time")
+
+
+# ── the disk ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def disk(path: str, side: str) -> list[Finding]:
+    """What is wrong with the room beside a queue in the file ``path``, and for live output in ``side``; else nothing.
+
+    Broken: not even a small job can be stored. Of a queue that is no file ("") only the second is ours to see.
+    """
+    found, seen = [], set()
+    for what, place in (("the queue", path and os.path.dirname(path)), ("live output", side and f"{side}/live")):
+        while place and not os.path.isdir(place):
+            place = os.path.dirname(place)
+        if not place or (device := os.stat(place).st_dev) in seen:
+            continue
+        seen.add(device)
+        if (lack := lacking(place)) is not None:
+            is_full, text = lack
+            level = _broken if is_full and what == "the queue" else _warning
+            found.append(level(f"the disk of {what} ({place}) {text}", ROOM[what]))
+    return found
 
 
 def _is_given_up(pool: PoolView, worker: WorkerView) -> bool:

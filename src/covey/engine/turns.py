@@ -17,6 +17,7 @@ from ..core.model import KINDS, Held, Kind, LostPool, PoolInfo, Registered, Repl
 from ..env import failpoint
 from ..errors import CoveyError, InvalidInput, Refused, Undone
 from ..store.dialect import Listener
+from ..store.sharing import follow
 from ..store.taking import Taken
 from ..store.waiting import Found, Sought
 from . import duties, leftovers, sealing
@@ -98,6 +99,7 @@ class Turns(Reports):
             return ""
         live = os.path.join(self.store.dialect.side, "live")
         os.makedirs(live, exist_ok=True)
+        follow(live, os.stat(self.store.dialect.side))
         return live
 
     @repeated

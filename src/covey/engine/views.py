@@ -20,6 +20,7 @@ from ..core.view import (
     Children,
     Event,
     Filter,
+    Finding,
     JobView,
     Page,
     PoolView,
@@ -175,6 +176,7 @@ class Views:
         totals: dict[str, int] = {state: sum(per.get(state, 0) for per in counts.values()) for state in STATES}
         living = [pool for pool in pools if is_alive(pool)]
         findings = health.examine(pools, queues, waiting, orphans=orphans, dead=totals["dead"], ahead=ahead)
+        findings = sorted([*findings, *self.disk()], key=health.rank)
         if sealed:
             findings = [sealing.finding(sealed)]  # the rest is no longer this queue's concern
         return Status(
@@ -193,6 +195,10 @@ class Views:
             oldest_pending_s=None if oldest is None else max(0.0, (now - oldest) / 1e6),
             next_run_at=rfc3339(next_run_at),
         )
+
+    def disk(self) -> list[Finding]:
+        """What is wrong with the room on the disks of this host; a broken one stores nothing."""
+        return health.disk(getattr(self.store.dialect, "path", ""), self.store.dialect.side)
 
     @repeated
     def queues(self) -> list[QueueView]:
