@@ -17,6 +17,8 @@ from .store.store import Store
 if TYPE_CHECKING:
     from .remote.remote import Remote
 
+NAME_ONE = "name a queue with --db PATH or COVEY_DB"
+
 
 def open_engine(url: str | None = None, *, create: bool = True, upgrade: bool = False) -> Engine:
     """The engine for a database, its tables in place. ``upgrade`` applies migrations to an old one."""
@@ -108,9 +110,26 @@ def find_database(start: str | None = None) -> str:
         return given
     if found := _from_toml(Path(start or os.getcwd())):
         return found
-    home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "covey"
-    home.mkdir(parents=True, exist_ok=True)
-    return str(home / "queue.db")
+    return str(_home() / "queue.db")
+
+
+def _home() -> Path:
+    """The user's own directory for queues, which is there; or one line about what is missing."""
+    data = os.environ.get("XDG_DATA_HOME")
+    if data is None or not os.path.isabs(data):  # a relative one means nothing, says the standard
+        try:
+            home = Path.home()
+        except RuntimeError:
+            raise InvalidInput(f"this user has no home directory and HOME is not set; {NAME_ONE}") from None
+        if not home.is_dir():
+            raise InvalidInput(f"the home directory {home} is not there; {NAME_ONE}")
+        data = str(home / ".local" / "share")
+    place = Path(data) / "covey"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{place} cannot be made ({error.strerror}); {NAME_ONE}") from None
+    return place
 
 
 def _from_toml(directory: Path) -> str | None:

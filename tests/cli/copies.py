@@ -46,11 +46,11 @@ def fill(engine: Engine, plain: int = 3) -> None:
     engine.set_queue("row", serial=True)
     engine.set_queue("Two.at@once", concurrency=2, max_depth=3)
     engine.pause("later")
-    engine.enqueue([command("waits", queue="later"), command("in an hour", delay_s=3600)])
-    engine.enqueue([command(f"row {n}", queue="row", key=f"row-{n}") for n in range(3)])
+    engine.enqueue([command(": waits", queue="later"), command(": in an hour", delay_s=3600)])
+    engine.enqueue([command(f": row {n}", queue="row", key=f"row-{n}") for n in range(3)])
     serial = pool.claim(1, places={"command": 1})
     assert [claim.queue for claim in serial] == ["row"]
-    pool.spawn(serial[0], child("below"), child("below too"))
+    pool.spawn(serial[0], child(": below"), child(": below too"))
 
     def run(spec: Any, *spawned: Any, **said: Any) -> int:
         (made,) = engine.enqueue([spec])
@@ -59,10 +59,10 @@ def fill(engine: Engine, plain: int = 3) -> None:
         return made.id
 
     tree = run(
-        command("tree", priority=9, joins=True, child_mode="serial", on_error="collect"),
-        *(child(f"step {n}", key=f"step-{n}") for n in range(4)),
-        after("uncle"),
-        after("whatever happens", when="always"),
+        command(": tree", priority=9, joins=True, child_mode="serial", on_error="collect"),
+        *(child(f": step {n}", key=f"step-{n}") for n in range(4)),
+        after(": uncle"),
+        after(": whatever happens", when="always"),
     )
     (step,) = pool.claim(1, places={"command": 1})
     assert engine.job(step.id).parent_id == tree
@@ -74,10 +74,10 @@ def fill(engine: Engine, plain: int = 3) -> None:
         output=Output(BINARY, BINARY[::-1], 7, 9),
         exit_code=3,
     )
-    run(command("tries again", priority=9), outcome="failure", error="once")
+    run(command(": tries again", priority=9), outcome="failure", error="once")
     run(python_task("tests.tasks.f", 1, "zwölf", priority=9, kind="async", key="fünf"), result="[1, 2.5, null]")
-    engine.enqueue([command(f"plain {n}", unique_key=f"one of {n}", priority=n % 3) for n in range(plain)])
-    ended = [made.id for made in engine.enqueue([command("no more"), command("very last")])]
+    engine.enqueue([command(f": plain {n}", unique_key=f"one of {n}", priority=n % 3) for n in range(plain)])
+    ended = [made.id for made in engine.enqueue([command(": no more"), command(": very last")])]
     engine.cancel(ended)
     engine.remove(ended[-1:])  # its number must not be given again
     engine.leave(pool.id)

@@ -67,7 +67,10 @@ def test_what_a_kill_leaves_is_sealed_on_both_sides_and_can_be_aborted(covey: Co
         before = contents(source)
     with Child(HALF, old, new, 9, "store.before_commit") as child:
         assert child.end()[0] == -signal.SIGKILL
-    assert "has moved to" in covey("--db", old, "enqueue", "x").err
+    for said in (covey("--db", old, "enqueue", "x").err, covey("--db", old, "status").out):
+        assert "this queue is being copied to " in said
+        assert "run the same `covey db copy` again to finish it, or with --abort to give it up" in said
+        assert "has moved" not in said
     assert "is an unfinished copy of" in covey("--db", new, "enqueue", "x").err
     assert "is an unfinished copy of" in covey("--db", new, "status").out
     assert "or give it up with --abort" in covey("db", "copy", old, "third.db").err
@@ -122,7 +125,7 @@ def test_ctrl_c_opens_the_old_queue_again_and_says_so(covey: CommandLine, place:
     covey("enqueue", "true")
     covey.env["COVEY_FAILPOINTS"] = "copy.page=sleep:60"
     running = covey.popen("db", "copy", old, new)
-    until(lambda: "has moved to" in covey("enqueue", "x", env={"COVEY_FAILPOINTS": None}).err)
+    until(lambda: "being copied to" in covey("enqueue", "x", env={"COVEY_FAILPOINTS": None}).err)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=120)
     assert (running.returncode, out) == (130, b"")

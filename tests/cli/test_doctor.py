@@ -143,7 +143,8 @@ def test_a29_a_network_file_system_and_a_missing_directory_are_bad(
 
 def test_a_disk_with_little_room_or_only_for_reading_is_found(tmp_path: Path) -> None:
     with SmallDisk(str(tmp_path), 8) as disk:
-        assert "MiB left" in ill(str(tmp_path / "queue.db"), "file system").text
+        disk.fill()
+        assert "is full" in ill(str(tmp_path / "queue.db"), "file system").text
         disk.lock()
         assert ill(str(tmp_path / "queue.db"), "file system").verdict == "bad"
 

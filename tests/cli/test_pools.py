@@ -188,6 +188,48 @@ def test_forced_removal_waits_until_the_processes_are_gone(covey: CommandLine) -
     assert covey("list", "--json").json == []
 
 
+def test_forced_removal_of_a_root_waits_for_the_processes_of_its_children(covey: CommandLine) -> None:
+    covey.pool("--count", "1")
+    covey("enqueue", f"{sys.executable} -m covey spawn 'exec sleep 76544'")
+    until(lambda: covey.count() == 2 and covey.state(2) == "processing")
+    done = covey("remove", "1", "--force")
+    assert (done.code, done.out) == (0, "1 removed\n"), done
+    assert done.err == "job 2, below job 1, is still stopping; remove it once that is gone; waiting\n"
+    assert not processes("76544")
+    assert covey("list", "--json").json == []
+
+
+def test_forced_removal_that_is_interrupted_leaves_the_job_cancelled(covey: CommandLine) -> None:
+    covey.pool("--count", "1")
+    covey("enqueue", "trap '' TERM; until test -e go; do sleep 0.05; done", "--key", "deaf")
+    until(lambda: covey.state("deaf") == "processing")
+    removing = covey.popen("remove", "deaf", "--force")
+    assert removing.stderr
+    assert b"still stopping" in removing.stderr.readline()
+    removing.send_signal(signal.SIGINT)
+    assert removing.wait(20) == 130
+    assert removing.stderr.read() == b""
+    assert covey.state("deaf") == "cancelled"
+    (covey.directory / "go").touch()
+    assert covey("remove", "deaf", "--force").code == 0
+
+
+def test_retry_of_a_job_whose_pool_was_killed_says_what_to_do(covey: CommandLine) -> None:
+    pool = covey.pool("--count", "1")
+    covey("enqueue", "exec sleep 76545")
+    until(lambda: covey.state(1) == "processing")
+    pool.send_signal(signal.SIGSTOP)  # so that it cannot end the job first
+    covey("cancel", "1")
+    pool.kill()
+    pool.wait()
+    done = covey("retry", "1")
+    assert done.code == 1
+    assert done.err.startswith("error: job 1 was cancelled while it ran, and pool 1 (")
+    assert done.err.endswith("is gone; `covey worker reap` does it, then try again\n")
+    assert covey("worker", "reap").code == 0
+    assert covey("retry", "1").code == 0
+
+
 def test_stopping_waits_for_running_jobs_and_now_hands_them_back(covey: CommandLine) -> None:
     pool = covey.pool("--count", "1")
     covey("enqueue", "until test -e go; do sleep 0.05; done")

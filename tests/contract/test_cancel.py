@@ -7,6 +7,7 @@ import pytest
 from covey.core.model import Held
 from covey.core.view import Filter
 from covey.engine.engine import Engine
+from covey.env import hostname
 from covey.errors import NotFound, Refused, StillStopping
 from covey.testing import FakeClock, HandPool, command
 
@@ -65,6 +66,30 @@ def test_retry_is_refused_while_the_family_is_still_stopping(engine: Engine, poo
     pool.report(claim, "gone")
     engine.retry([made.id])
     assert engine.job(made.id).state == "pending"
+
+
+def test_retry_of_a_job_whose_pool_is_gone_says_who_ends_its_processes(
+    engine: Engine, pool: HandPool, clock: FakeClock
+) -> None:
+    (made,) = engine.enqueue([command()])
+    pool.claim_one()
+    engine.cancel([made.id])
+    clock.advance(100)  # nobody has heard of the pool since
+    gone = (
+        rf"job {made.id} was cancelled .* pool {pool.id} \(hand on host-a\), which has to end its processes, is gone; "
+    )
+    for verb in (engine.retry, engine.remove):
+        with pytest.raises(
+            Refused, match=gone + "a pool does it after a lease: `covey worker start`, then try again"
+        ) as no:
+            verb([made.id])
+        assert not isinstance(no.value, StillStopping)  # to wait would help nobody
+    other = HandPool(engine, host=hostname(), boot="x")
+    with pytest.raises(StillStopping, match=gone + "another pool sees to that soon"):
+        engine.retry([made.id])
+    pool.lose()
+    engine.retry([made.id])
+    assert other.claim_one().id == made.id
 
 
 def test_an_old_run_s_report_does_not_release_the_run_that_is_being_stopped(engine: Engine, pool: HandPool) -> None:

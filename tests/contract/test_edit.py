@@ -195,9 +195,3 @@ def test_a_parent_and_its_children_may_be_removed_in_one_request(engine: Engine,
         (root.id, "removed", "dead"),
     ]
     assert engine.jobs(Filter()).jobs == []
-
-
-def test_bytes_that_are_no_text_are_nobody_s_key(engine: Engine) -> None:
-    engine.enqueue([command()])
-    with pytest.raises((NotFound, InvalidInput), match=r"no job with the key|cannot be sent"):
-        engine.cancel(["\udcff"])

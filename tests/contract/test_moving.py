@@ -73,7 +73,7 @@ def test_a_queue_that_has_moved_is_the_same_queue_in_the_new_place(
     engine: Engine, source: Store, there: Engine, target: Store
 ) -> None:
     assert moving.begin(source, target, token=1, now=0) is False
-    assert meta(source).sealed == target.dialect.url
+    assert meta(source).sealed == f"being copied to {target.dialect.url}"
     assert meta(target) == meta(source)._replace(sealed=f"unfinished copy of {source.dialect.url}")
     done = [(table, count) for table, count in moving.copy(source, target, page=2) if table == "jobs"]
     assert done == [("jobs", 0), ("jobs", 2), ("jobs", 4), ("jobs", JOBS)]
@@ -84,6 +84,34 @@ def test_a_queue_that_has_moved_is_the_same_queue_in_the_new_place(
     assert made.id == JOBS + 1  # no number is given twice
     with pytest.raises(Refused, match="moved"):
         engine.enqueue([command()])
+
+
+def test_a_queue_that_is_being_copied_says_so_until_the_copy_is_finished(
+    engine: Engine, source: Store, there: Engine, target: Store
+) -> None:
+    moving.begin(source, target, token=1, now=0)
+    for verb in (lambda: engine.enqueue([command()]), lambda: HandPool(engine)):
+        with pytest.raises(
+            Refused, match=rf"being copied to {target.dialect.url}, and that is not finished; run the same"
+        ):
+            verb()
+    assert "not finished" in engine.status().notes[0]
+    list(moving.copy(source, target))
+    moving.finish(source, target, token=1)
+    with pytest.raises(Refused, match=f"this queue has moved to {target.dialect.url}; use that one"):
+        engine.enqueue([command()])
+
+
+def test_a_copy_whose_end_was_cut_short_is_known_as_finished_by_the_next_try(
+    engine: Engine, source: Store, target: Store
+) -> None:
+    """The target was opened, and then the source could not say so any more."""
+    move(source, target)
+    with source.transaction(alone=True):
+        source.ask("seal", sealed=f"being copied to {target.dialect.url}")
+    with pytest.raises(Refused, match=r"has moved to .* already"):
+        moving.begin(source, target, token=2, now=0)
+    assert meta(source).sealed == target.dialect.url
 
 
 def test_a_copy_that_was_cut_goes_on_where_it_was(source: Store, target: Store) -> None:
@@ -122,7 +150,7 @@ def test_of_two_copies_the_later_one_has_it(source: Store, target: Store) -> Non
     for step in (lambda: moving.finish(source, target, token=1), lambda: moving.unseal(source, token=1)):
         with pytest.raises(Refused, match="another `covey db copy`"):
             step()
-    assert meta(source).sealed == target.dialect.url
+    assert meta(source).sealed == f"being copied to {target.dialect.url}"
     moving.finish(source, target, token=2)
     moving.finish(source, target, token=2)  # told twice, it is done once
     assert meta(target).sealed is None
@@ -165,7 +193,7 @@ def test_a_queue_that_has_moved_moves_no_more(source: Store, target: Store, else
     move(source, target)
     with pytest.raises(Refused, match=r"has moved to .* already"):
         moving.begin(source, target, token=2, now=0)
-    with pytest.raises(Refused, match=r"has moved to .* or is on the way"):
+    with pytest.raises(Refused, match=r"has moved to .*; go on with that"):
         moving.begin(source, elsewhere, token=2, now=0)
     with pytest.raises(Refused, match="has moved to"):
         moving.begin(elsewhere, source, token=2, now=0)

@@ -121,6 +121,17 @@ def test_a_child_is_removed_only_with_its_root(engine: Engine, pool: HandPool) -
     assert total(engine) == 2
 
 
+def test_a_forced_removal_of_a_child_is_refused_before_anything_is_cancelled(engine: Engine, pool: HandPool) -> None:
+    id, (kid, other) = parent_of(engine, pool, 2)
+    (lonely,) = engine.enqueue([command()])
+    for refs in ([kid], [lonely.id, kid], [kid, lonely.id]):
+        with pytest.raises(Refused, match=f"job {kid} is a child; remove its root {id} instead"):
+            engine.remove(refs, force=True)
+        assert states(engine, id, kid, other, lonely.id) == ["waiting", "pending", "pending", "pending"]
+    assert [change.state for change in engine.remove([kid, id], force=True)] == ["removed", "removed"]
+    assert [job.id for job in engine.jobs(Filter()).jobs] == [lonely.id]
+
+
 def test_a_tree_with_a_process_left_is_not_removed(engine: Engine, pool: HandPool) -> None:
     id, (kid,) = parent_of(engine, pool, 1)
     claim = pool.claim_one()

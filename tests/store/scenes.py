@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import psycopg
@@ -12,7 +13,7 @@ from covey.compose import open_engine
 from covey.core.model import Claim, Turn, Want
 from covey.engine import moving
 from covey.engine.engine import Engine
-from covey.errors import NoQueue
+from covey.errors import NoQueue, Refused
 from covey.store.copying import Rows, Table
 from covey.testing import HandPool, child, command, pool_info
 from covey.testing.hand import report
@@ -294,6 +295,21 @@ def copy(place: Place, _: object) -> None:
     moving.finish(source, target, token=5)
 
 
+def moved_but_not_told(place: Place) -> None:
+    """The copy was opened, and who did it was killed before the source said so."""
+    to_copy(place)
+    copy(place, None)
+    source = place.open().store
+    with source.transaction(alone=True):
+        source.ask("seal", sealed=f"being copied to {place.open(place.spare).store.dialect.url}")
+
+
+def copy_again(place: Place, _: object) -> None:
+    source, target = place.open().store, place.open(place.spare).store
+    with suppress(Refused):
+        moving.begin(source, target, token=6, now=0)
+
+
 def abort(place: Place, _: object) -> None:
     moving.abort(place.open().store, place.open(place.spare).store)
 
@@ -355,6 +371,7 @@ SCENES = {
     "copy.page": COPY,
     "copy.writing": COPY,
     "copy.before_open": COPY,
+    "copy.noting": Scene(moved_but_not_told, copy_again, changes=False, spare=True),
     "copy.unsealing": Scene(half_copied, unseal, spare=True),
     "copy.aborting": ABORT,
     "copy.letting_go": ABORT,

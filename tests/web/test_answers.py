@@ -67,6 +67,24 @@ def test_an_error_is_json_with_a_code_and_a_sentence(
         assert said.headers["allow"]
 
 
+@pytest.mark.parametrize("text", ["\\ud800", "\\udce9", "a\\uD800b\\uDC00", "\\ude00\\ud83d"])
+@pytest.mark.parametrize(
+    "body", ['{"command": "%s"}', '{"command": "x", "env": {"%s": "1"}}', '{"task": "t", "args": [{"a": "%s"}]}']
+)
+def test_half_a_character_is_named_as_that_wherever_it_is(house: House, text: str, body: str) -> None:
+    said = house.ask("POST", "/v1/jobs", f'{{"jobs": [{body % text}]}}'.encode())
+    assert said.status == 400
+    assert said.json["error"]["message"] == "the body is not what enqueue_jobs takes: a lone surrogate is not text"
+
+
+def test_a_pair_of_surrogates_is_a_character(house: House) -> None:
+    body = b'{"jobs": [{"command": "echo \\ud83d\\ude00", "key": "k\\ud83d\\ude00"}]}'
+    (made,) = house.ask("POST", "/v1/jobs", body).json
+    assert house.ask("GET", f"/v1/jobs/{made['id']}").json["command"] == "echo 😀"
+    broken = house.ask("POST", "/v1/jobs", body[:-2])
+    assert (broken.status, "surrogate" in broken.json["error"]["message"]) == (400, False)
+
+
 def test_a_head_request_is_answered_with_the_head_alone(house: House) -> None:
     said = house.ask("HEAD", "/v1/server")
     assert (said.status, said.body) == (200, b"")

@@ -10,7 +10,7 @@ import typer
 from ..errors import InvalidInput, Refused
 from .opening import database, open_database
 from .options import Db, Json
-from .output import answer, as_json, note
+from .output import answer, as_json, decide, note
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -64,6 +64,7 @@ def check(json: Json = False, db: Db = None) -> int:
         problems = _kept(engine).problems()
     except apsw.Error as error:  # damage so bad that the check itself stumbles over it
         problems = [str(error)]
+    code = decide(1 if problems else 0)
     if json:
         as_json({"database": database(db), "problems": problems})
     else:
@@ -73,7 +74,7 @@ def check(json: Json = False, db: Db = None) -> int:
         if engine.store.dialect.row_locks:
             repair = "mend them, or restore a backup"
         answer("ok" if not problems else f"{len(problems)} problems; {repair}")
-    return 1 if problems else 0
+    return code
 
 
 def backup(file: Target, overwrite: Overwrite = False, db: Db = None) -> None:

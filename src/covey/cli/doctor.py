@@ -10,7 +10,7 @@ from ..errors import CoveyError
 from .checks.finding import Finding, bad, ok
 from .opening import database
 from .options import Db, Json
-from .output import as_json
+from .output import as_json, decide
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def doctor(json: Json = False, db: Db = None) -> int:
     """Check the installation, the machine and the queue. Exits 1 if something is bad."""
     findings = list(_look(database(db)))
+    code = decide(1 if any(each.verdict == "bad" for each in findings) else 0)
     if json:
         as_json(findings)
     else:
@@ -33,7 +34,7 @@ def doctor(json: Json = False, db: Db = None) -> int:
         for each in findings:
             if each.advice:
                 render.console().print(f"{each.check}: {each.advice}")
-    return 1 if any(each.verdict == "bad" for each in findings) else 0
+    return code
 
 
 def _look(url: str) -> Iterator[Finding]:

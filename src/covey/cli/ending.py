@@ -7,7 +7,7 @@ import sys
 from typing import NoReturn
 
 from ..errors import CoveyError
-from .output import note, safe
+from .output import decided, note, safe
 
 OWN_CODES = {"run", "wait"}  # their exit code is the job's, so Covey's own errors have another one
 OWN_ERROR = 125
@@ -17,8 +17,10 @@ def exit_code_of(error: BaseException, args: list[str]) -> int:
     """The error has been said in one line; its exit code."""
     if isinstance(error, KeyboardInterrupt):
         return 130
-    if isinstance(error, BrokenPipeError):
-        return 1
+    if isinstance(error, BrokenPipeError) or (isinstance(error, SystemExit) and not is_read()):
+        return 1 if verb_of(args) in OWN_CODES else decided()
+    if isinstance(error, SystemExit):  # completion ends that way
+        return error.code if isinstance(error.code, int) else 0
     if (usage := getattr(error, "format_message", None)) is not None:  # what typer raises on wrong usage
         _say(_usage_line(error, usage()))
         return int(getattr(error, "exit_code", 2))
@@ -39,6 +41,22 @@ def exit_code_of(error: BaseException, args: list[str]) -> int:
         raise error
     _say(f"unexpected {type(error).__name__}: {error}; a bug in Covey, COVEY_DEBUG=1 shows where")
     return own or 1
+
+
+def is_read() -> bool:
+    """False once whoever read our stdout is gone: it was `head`, perhaps, and has seen enough.
+
+    Or if nobody ever did: a library that meets a closed pipe puts /dev/null in its place before it ends us.
+    """
+    import select
+
+    watch = select.poll()
+    try:
+        watch.register(1, 0)  # errors are told unasked
+        gone = any(what & select.POLLERR for _, what in watch.poll(0))
+        return not gone and not os.path.samestat(os.fstat(1), os.stat(os.devnull))
+    except OSError:
+        return True
 
 
 def verb_of(args: list[str]) -> str | None:
@@ -72,12 +90,12 @@ def _say(message: str) -> None:
 
 
 def end(code: int) -> NoReturn:
-    """The process is over; what was printed is out, or its reader is gone."""
+    """The process is over; what was printed is out, or its reader is gone, which changes no exit code."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
-        code = code or 1
+        pass
     except OSError as error:  # a full disk behind a redirect
         code = code or 1
         os.write(2, f"error: cannot write the answer: {error.strerror}\n".encode())

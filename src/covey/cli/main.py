@@ -22,8 +22,6 @@ def main() -> NoReturn:
     args = sys.argv[1:] or ["--help"]
     try:
         code = _run(args)
-    except SystemExit as request:  # completion ends that way
-        code = request.code
     except BaseException as error:
         code = exit_code_of(error, args)
     with suppress(Exception):  # what had to be on disk is; a failure to tidy up changes no answer

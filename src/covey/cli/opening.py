@@ -71,9 +71,12 @@ def open_database(db: str | None = None, *, create: bool = False) -> Engine:
 
 
 def listen_for_ends(queue: Client) -> Listener:
-    """Hears when a job ends; at a server it only keeps the pace."""
+    """Hears when a job ends; at a server, or where it may not listen, it only keeps the pace."""
     store: Store | None = getattr(queue, "store", None)
-    return Pace() if store is None else store.listen("end")
+    try:
+        return Pace() if store is None else store.listen("end")
+    except OSError:  # no bell can be hung
+        return Pace()
 
 
 class Pace:

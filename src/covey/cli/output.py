@@ -9,6 +9,8 @@ from typing import Any
 # Direction overrides can make a line read as something it is not.
 _DIRECTION = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C}
 
+_decided = 0
+
 
 def answer(text: str) -> None:
     """The line is on stdout."""
@@ -19,7 +21,19 @@ def note(text: str) -> None:
     """The line is on stderr, where it disturbs no pipe."""
     with suppress(OSError):  # a broken stdout is reported when the command ends
         sys.stdout.flush()
-    print(text, file=sys.stderr, flush=True)
+    with suppress(BrokenPipeError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def decide(code: int) -> int:
+    """The command ends with this code, however much of what it prints is still read."""
+    global _decided
+    _decided = code
+    return code
+
+
+def decided() -> int:
+    return _decided
 
 
 def as_json(value: Any) -> None:

@@ -51,13 +51,19 @@ GAP = 2
 UNBOUNDED = 2000  # columns where no window limits them
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """How a command ends is decided in one place."""
+        raise
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console that takes all text literally. In a pipe, nothing is cut."""
     import os
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else UNBOUNDED
-    return Console(file=stream, markup=False, emoji=False, highlight=False, width=width)
+    return _Console(file=stream, markup=False, emoji=False, highlight=False, width=width)
 
 
 def cell(value: object, style: str = "") -> Text:

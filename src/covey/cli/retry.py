@@ -12,7 +12,7 @@ from .options import Db, Json, Refs
 from .output import answer, as_json, note
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..core.ports import Client
     from ..core.view import Change
@@ -38,13 +38,18 @@ def retry_when_stopped(
     engine: Client, refs: Sequence[str | int], *, again: bool = False, all: bool = False
 ) -> list[Change]:
     """The jobs run again, once the processes of those just cancelled are gone."""
+    return when_stopped(engine, lambda: engine.retry(refs, again=again, all=all), PATIENCE_S)
+
+
+def when_stopped(engine: Client, change: Callable[[], list[Change]], patience_s: float) -> list[Change]:
+    """The change is made, once the processes that stand in its way are gone; StillStopping if that takes too long."""
     import time
 
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     told = False
     while True:
         try:
-            return engine.retry(refs, again=again, all=all)
+            return change()
         except StillStopping as error:
             left = deadline - time.monotonic()
             if left <= 0:
@@ -52,13 +57,8 @@ def retry_when_stopped(
             if not told:
                 note(f"{error}; waiting")
                 told = True
-        wait_for_change(engine, min(left, 0.2))
-
-
-def wait_for_change(engine: Client, timeout_s: float) -> None:
-    """Something may have changed in the queue, or the time is over."""
-    ear = listen_for_ends(engine)
-    try:
-        ear.wait(timeout_s)
-    finally:
-        ear.close()
+        ear = listen_for_ends(engine)
+        try:
+            ear.wait(min(left, 0.2))
+        finally:
+            ear.close()

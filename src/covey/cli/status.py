@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import StoreError
 from .opening import database, open_queue
 from .options import Db, Json
-from .output import as_json
+from .output import as_json, decide
 
 if TYPE_CHECKING:
     from ..core.view import Status
@@ -28,11 +28,12 @@ def status(json: Json = False, db: Db = None) -> int:
         if json:
             as_json(_unreadable(url, str(broken)))
         raise broken from None
+    code = decide(CODES[found.health])
     if json:
         as_json(found)
     else:
         _show(found)
-    return CODES[found.health]
+    return code
 
 
 def _explained(error: StoreError | OSError) -> StoreError:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..errors import InvalidInput, TooLarge
+from ..errors import InvalidInput, NotFound, TooLarge
 from .codec import clean, is_json
 from .model import KINDS, MAX_PAYLOAD, MODES, ON_ERROR, Report, Spec
 
@@ -126,6 +127,20 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def check_refs(refs: Iterable[str | int]) -> None:
+    """NotFound for what can be nobody's key: there is no need to ask a database or a server for it."""
+    for ref in refs:
+        if isinstance(ref, str) and not is_unicode(ref):
+            raise NotFound(f"no job with the key {ref!r}; `covey list` shows what there is")
+
+
+def check_filter(**texts: str | None) -> None:
+    """InvalidInput for a name that no job can have."""
+    for what, text in texts.items():
+        if text is not None and not is_unicode(text):
+            raise InvalidInput(f"{what} {text!r}: this is not text, so no job can have it")
 
 
 def check_key(key: str | None, what: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
+from typing import NamedTuple
 
 from .. import config
+from ..core.clocks import NEVER, SLACK, is_fresh
 from ..core.machine import SECOND, Signal, decide
 from ..env import failpoint
 from ..store.store import Store
@@ -17,6 +19,7 @@ from .trees import Trees
 BATCH = 1000
 PERIOD = 30 * SECOND
 LOST = "its pool was lost"
+AHEAD = "it was set by a clock that was ahead"
 REAP_WAIT_S = 0.2  # a pool that waits for a lock takes no turns meanwhile
 # What a pool that was cut off in the middle has locked: free before its lease is over, so that nobody waits for it.
 STILL_S = 1.5
@@ -76,33 +79,42 @@ def _reap_page(
 
 def prune(store: Store, now: int) -> int:
     """Jobs past their retention are gone: one bounded window of the table a period, round and round."""
-    if not store.ask("take_duty", name="prune", next_at=now + PERIOD, now=now):
+    duty = _take(store, "prune", now)
+    if duty is None:
         return 0
     settings = config.effective({key: value for key, value in store.ask("config") if key in config.SETTINGS}, {})
     before = {state: _before(settings[f"keep_{state}_seconds"], now) for state in ("completed", "cancelled", "dead")}
-    cursor, pruned = sweep(store, store.value("duty_cursor", name="prune") or 0, before, now)
+    cursor, pruned = sweep(store, duty.cursor, before, now, duty.noticed_at)
     # A full batch: more may be waiting right behind it, so the next turn goes on.
     store.ask("set_duty_cursor", name="prune", cursor=cursor or 0, next_at=now if pruned == BATCH else now + PERIOD)
-    store.ask("prune_events", before=_before(settings["keep_events_seconds"], now), limit=BATCH)
+    store.ask("prune_events", before=(long_ago := _before(settings["keep_events_seconds"], now)), limit=BATCH)
+    if duty.noticed_at < long_ago:
+        store.ask("prune_events_ahead", ahead=now + SLACK, limit=BATCH)
     store.dialect.tidy()
     return pruned
 
 
 def forget_requests(store: Store, now: int) -> int:
     """Requests that nobody will send again are gone, a bounded number a period. How many."""
-    if not store.ask("take_duty", name="requests", next_at=now + PERIOD, now=now):
+    duty = _take(store, "requests", now)
+    if duty is None:
         return 0
     forgotten = len(store.ask("prune_requests", before=now - requests.KEPT, limit=BATCH))
+    if duty.noticed_at < now - requests.KEPT:
+        store.ask("prune_requests_ahead", ahead=now + SLACK, limit=BATCH)
     if forgotten == BATCH:  # more may be waiting right behind them, so the next turn goes on
         store.ask("set_duty_cursor", name="requests", cursor=0, next_at=now)
     return forgotten
 
 
-def sweep(store: Store, cursor: int, ended_before: Mapping[str, int], now: int) -> tuple[int | None, int]:
+def sweep(
+    store: Store, cursor: int, ended_before: Mapping[str, int], now: int, noticed_at: int
+) -> tuple[int | None, int]:
     """Of the next trees after ``cursor``, those whose root ended before its state's instant are gone, leaves first.
 
     (Where to go on, or None at the end of the table; how many jobs are gone.) Bounded in what it reads and what it
-    deletes: a tree larger than that goes in several sweeps, its root last.
+    deletes: a tree larger than that goes in several sweeps, its root last. What ended ahead of this clock has ended,
+    for all that can be told, when that was noticed.
     """
     upto = store.value("sweep_window", cursor=cursor, limit=10 * BATCH)
     if upto is None:
@@ -110,6 +122,7 @@ def sweep(store: Store, cursor: int, ended_before: Mapping[str, int], now: int) 
     limits = {f"{state}_before": ended_before.get(state, -1) for state in ("completed", "cancelled", "dead")}
     trees = Trees(store, now, Random(0))
     gone = 0
+    limits |= {"ahead": now + SLACK, "noticed_at": noticed_at}
     for root, has_kin in store.ask("prunable", cursor=cursor, upto=upto, **limits)[:BATCH]:
         if has_kin:
             gone += _prune_tree(store, root, BATCH - gone, trees)
@@ -149,10 +162,15 @@ def _prune_tree(store: Store, job: int, most: int, trees: Trees) -> int:
 
 
 def heal(store: Store, now: int, rng: Random) -> int:
-    """A parent that waits for nobody has moved on, with an event: it should never have come to this. How many."""
-    if not store.ask("take_duty", name="heal", next_at=now + PERIOD, now=now):
+    """A parent that waits for nobody has moved on, with an event: it should never have come to this. How many.
+
+    The same for what waits for a clock that was ahead.
+    """
+    duty = _take(store, "heal", now, notes=True)
+    if duty is None:
         return 0
     trees = Trees(store, now, rng)
+    mended = 0 if duty.noticed_at == NEVER else _mend(store, duty.noticed_at, trees)
     stuck = [row[0] for row in store.ask("stuck_parents", limit=BATCH)]
     store.lock_trees(stuck)
     for id in stuck:
@@ -160,7 +178,24 @@ def heal(store: Store, now: int, rng: Random) -> int:
         store.event("healed", now=now, job_id=id, text="it waited although its children had all ended")
     trees.look_at(stuck)
     trees.settle()
-    return len(stuck)
+    if mended == BATCH:  # more may be waiting right behind them, so the next turn goes on
+        store.ask("set_duty_cursor", name="heal", cursor=duty.cursor, next_at=now)
+    return max(len(stuck), mended)
+
+
+def _mend(store: Store, noticed_at: int, trees: Trees) -> int:
+    """What a clock that was ahead has put off lasts no longer than it should have, since that was noticed. How many."""
+    now, ahead = trees.now, trees.now + SLACK
+    for (name,) in store.ask("pauses_ahead", ahead=ahead, noticed_at=noticed_at, now=now):
+        store.ask("resume_queue", name=name)
+        store.event("resumed", now=now, text=f"{name}: {AHEAD}")
+    trees.expire(BATCH, noticed_at)
+    if not is_fresh(noticed_at, now):
+        return 0
+    mended = [row[0] for row in store.ask("mend_runs", now=now, ahead=ahead, limit=BATCH)]
+    for id in mended:
+        store.event("healed", now=now, job_id=id, text=f"when it runs next: {AHEAD}")
+    return len(mended)
 
 
 def resume(store: Store, now: int) -> None:
@@ -168,6 +203,23 @@ def resume(store: Store, now: int) -> None:
     for (name,) in store.ask("overdue_pauses", now=now):
         store.ask("resume_queue", name=name)
         store.event("resumed", now=now, text=f"{name}: the pause was over")
+
+
+class Duty(NamedTuple):
+    """A duty that is ours for a period."""
+
+    cursor: int
+    noticed_at: int  # when somebody saw last that a clock was ahead; or NEVER
+
+
+def _take(store: Store, name: str, now: int, *, notes: bool = False) -> Duty | None:
+    """The duty, if it is due and nobody else has it. ``notes``: that it was put off by a clock which is ahead."""
+    late = now + PERIOD + SLACK
+    found = store.ask("take_duty", name=name, next_at=now + PERIOD, now=now, late=late, notes=notes)
+    if not found:
+        return None
+    cursor, noticed_at = found[0]
+    return Duty(cursor, (cursor if notes else noticed_at) or NEVER)
 
 
 def _before(keep_s: float | None, now: int) -> int:

@@ -12,13 +12,14 @@ from msgspec import UNSET, UnsetType
 
 from .. import config
 from ..core import check
+from ..core.clocks import NEVER
 from ..core.machine import SECOND
 from ..core.model import ENDED, Enqueued, Row, Spec
 from ..core.view import Change, Edit, Filter, JobView
 from ..env import failpoint
 from ..errors import InvalidInput, NotFound, Refused, StillStopping
 from ..store.store import Store
-from . import arrivals, duties, reopen, requests
+from . import arrivals, duties, reopen, requests, stopping
 from .again import repeated
 from .live import Live
 from .loans import Loans
@@ -135,13 +136,27 @@ class Engine(Loans, Views, Tokens, Live):
         """The jobs and all that is known of them are gone.
 
         ``force`` cancels first. What ran is then still stopping: StillStopping, and the cancel stands; try again soon.
+        What may not be removed is refused before anything is cancelled.
         """
-        if force and (unended := [ref for ref in refs if self._row(ref).state not in ENDED]):
-            self.cancel(unended)
+        if force and any(self._row(ref).state not in ENDED for ref in refs):
+            ids = {self._id(ref) for ref in refs}
+            self._each(refs, lambda row, trees: self._stop(row, trees, ids))
         return self._each(refs, self._remove)
 
-    @repeated
+    def _stop(self, row: Row, trees: Trees, roots: set[int]) -> Change:
+        """It will not run any more, and may go once its processes have; ``roots`` go too."""
+        if row.root_id not in roots:
+            raise _is_child(row)
+        return Change(row.id, row.state, row.state) if row.state in ENDED else self._cancel(row, trees)
+
     def _each(self, refs: Sequence[Ref], change: Callable[[Row, Trees], Change]) -> list[Change]:
+        try:
+            return self._change_each(refs, change)
+        except StillStopping as error:
+            raise stopping.explained(error, self.store, list(map(self._row, refs)), self.pool_views()) from None
+
+    @repeated
+    def _change_each(self, refs: Sequence[Ref], change: Callable[[Row, Trees], Change]) -> list[Change]:
         """Parents before their children, whatever the order asked for: what was done to a parent includes them."""
         if not refs:
             return []
@@ -177,8 +192,8 @@ class Engine(Loans, Views, Tokens, Live):
         text = str(ref)
         if text.isdecimal():
             return int(text) if len(text) < 19 else -1
-        # A name that is not text, bytes of a command line perhaps, is nobody's key and nothing to ask a database for.
-        id = self.store.value("id_of_key", key=text) if check.is_unicode(text) else None
+        check.check_refs([text])
+        id = self.store.value("id_of_key", key=text)
         if id is None:
             raise NotFound(f"no job with the key {text!r}; `covey list` shows what there is")
         return int(id)
@@ -241,7 +256,7 @@ class Engine(Loans, Views, Tokens, Live):
 
     def _remove(self, row: Row, trees: Trees) -> Change:
         if row.parent_id is not None:
-            raise Refused(f"job {row.id} is a child; remove its root {row.root_id} instead")
+            raise _is_child(row)
         if row.state not in ENDED:
             raise Refused(f"job {row.id} is {row.state}; cancel it first, or use --force")
         if row.pool is not None:
@@ -266,7 +281,8 @@ class Engine(Loans, Views, Tokens, Live):
         (where to go on, or None at the end of the table; how many are gone). One bounded transaction.
         """
         with writing(self.store):
-            swept = duties.sweep(self.store, cursor, ended_before, self.clock())
+            noticed_at = self.store.value("duty_cursor", name="heal") or NEVER
+            swept = duties.sweep(self.store, cursor, ended_before, self.clock(), noticed_at)
             failpoint("prune.before_commit")
         return swept
 
@@ -371,6 +387,10 @@ class Engine(Loans, Views, Tokens, Live):
     def close(self) -> None:
         self._listeners_close()
         self.store.dialect.close()
+
+
+def _is_child(row: Row) -> Refused:
+    return Refused(f"job {row.id} is a child; remove its root {row.root_id} instead")
 
 
 def _check_together(settings: dict[str, Any]) -> None:

@@ -5,25 +5,45 @@ The rules are in docs/operations.md, one row for each finding.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from ..core.view import Finding, PoolView, QueueView, WorkerView
+from ..core.view import Finding, PoolView, QueueView, WorkerView, rfc3339
 from ..env import alive, boot, hostname
+from ..store.room import lacking
 
 Health = Literal["fine", "warning", "broken"]
 Lane = tuple[str, str]  # queue, kind: jobs of it wait
+Ahead = tuple[str, str | None, int]  # what lies in the future, which one, when
 MOST_NAMES = 5
+WRITTEN = {
+    "duty": "housekeeping put off:",
+    "pause": "a pause of queue",
+    "pool": "the beat of pool",
+    "token": "an expiring token made:",
+    "job": "job",
+    "events": "events until",
+    "requests": "requests until",
+}
+RELICS = ("events", "requests")
+ROOM = {
+    "the queue": "free some: what is full takes no jobs and no results; pools keep theirs and go on by themselves",
+    "live output": "free some: output of running jobs cannot be followed",
+}
 
 
 # ── one pool ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def is_alive(pool: PoolView) -> bool:
-    """Whether the pool lives, as far as this process can tell: exactly on its own host, by the beat elsewhere."""
+    """Whether the pool lives, as far as this process can tell: exactly on its own host, by the beat elsewhere.
+
+    A beat from further ahead than a lease is an old one: whoever lives has beaten since the clock was set right.
+    """
     if pool.boot == boot():
         return alive(pool.pid, pool.ticks)
-    return pool.beat_age_s < pool.lease_s
+    return abs(pool.beat_age_s) < pool.lease_s
 
 
 def is_frozen(pool: PoolView) -> bool:
@@ -68,7 +88,13 @@ def places(pool: PoolView, queue: str) -> int:
 
 
 def examine(
-    pools: Sequence[PoolView], queues: Sequence[QueueView], waiting: Iterable[Lane], *, orphans: int, dead: int
+    pools: Sequence[PoolView],
+    queues: Sequence[QueueView],
+    waiting: Iterable[Lane],
+    *,
+    orphans: int,
+    dead: int,
+    ahead: Sequence[Ahead] = (),
 ) -> list[Finding]:
     """Everything worth a word, the worst first."""
     living = [pool for pool in pools if is_alive(pool)]
@@ -81,6 +107,7 @@ def examine(
         *_fallen(living),
         *_gone([pool for pool in pools if pool not in living]),
         *_unserved([pool for pool in living if pool.state != "stopping"], living, lanes, depth),
+        *_ahead(ahead),
     ]
     if orphans:
         text = f"{orphans} jobs belong to pools that are no longer known"
@@ -89,7 +116,12 @@ def examine(
         found.append(_warning(f"{dead:,} dead letter{'' if dead == 1 else 's'}", "`covey dlq list`"))
     if paused:
         found.append(Finding(level="note", text=f"paused: {', '.join(paused)}"))
-    return sorted(found, key=lambda finding: ("broken", "warning", "note").index(finding.level))
+    return sorted(found, key=rank)
+
+
+def rank(finding: Finding) -> int:
+    """The worst first."""
+    return ("broken", "warning", "note").index(finding.level)
 
 
 def verdict(findings: Iterable[Finding]) -> Health:
@@ -167,6 +199,40 @@ def _unserved(
         if unable:
             text = f"{what} wait in queues whose pools cannot run them: {_names(unable)}"
             yield _warning(text, "`covey worker start --app MODULE:APP`")
+
+
+def _ahead(found: Sequence[Ahead]) -> Iterable[Finding]:
+    """Only a note where nothing depends on it any more: events and requests go in their time."""
+    if not found:
+        return
+    named = _names([" ".join(filter(None, (WRITTEN[what], name, rfc3339(at)))) for what, name, at in found])
+    text = f"a clock was ahead, or this one is behind: {named}"
+    if all(what in RELICS for what, _, _ in found):
+        yield Finding(level="note", text=text)
+    else:
+        yield _warning(text, "set the clocks (`timedatectl`); a running pool mends what waits for that time")
+
+
+# ── the disk ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def disk(path: str, side: str) -> list[Finding]:
+    """What is wrong with the room beside a queue in the file ``path``, and for live output in ``side``; else nothing.
+
+    Broken: not even a small job can be stored. Of a queue that is no file ("") only the second is ours to see.
+    """
+    found, seen = [], set()
+    for what, place in (("the queue", path and os.path.dirname(path)), ("live output", side and f"{side}/live")):
+        while place and not os.path.isdir(place):
+            place = os.path.dirname(place)
+        if not place or (device := os.stat(place).st_dev) in seen:
+            continue
+        seen.add(device)
+        if (lack := lacking(place)) is not None:
+            is_full, text = lack
+            level = _broken if is_full and what == "the queue" else _warning
+            found.append(level(f"the disk of {what} ({place}) {text}", ROOM[what]))
+    return found
 
 
 def _is_given_up(pool: PoolView, worker: WorkerView) -> bool:

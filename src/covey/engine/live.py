@@ -90,7 +90,8 @@ class LiveFile(NamedTuple):
                 file.write(kept)
             os.replace(part, self.path)
         except OSError as error:
-            raise StoreError(f"output of a running job cannot be kept: {error.strerror or error}") from None
+            said = f"{error.strerror or error}: {error.filename or self.path}"
+            raise StoreError(f"output of a running job cannot be kept: {said}") from None
 
     def remove(self) -> None:
         if self.path:
@@ -100,7 +101,7 @@ class LiveFile(NamedTuple):
 
 def _opened(path: str, flags: int) -> BinaryIO:
     """A plain file of our own: no link leads elsewhere, and no pipe makes us wait."""
-    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o640)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "not a plain file")

@@ -4,7 +4,7 @@ What a kill leaves is always one of these, and the next run knows which:
 
 source open,   target unfinished    the target is stale: the source may have changed since. Begun anew
 source sealed, target unfinished    every row of the target was copied since the seal. Resumed
-source sealed, target open          it has moved
+source sealed, target open          it has moved; the source's seal may not say so yet
 
 So the target is cleared before the source is sealed, and opened while the source cannot be unsealed. Of two runs the
 later one has the copy (`token`); the earlier one may neither unseal the source nor open the target.
@@ -21,7 +21,7 @@ from ..store.copying import ROWS, TABLES, Rows, Table
 from ..store.store import Store
 from ..store.waiting import Tuples
 from .again import repeated
-from .sealing import UNFINISHED, finding, is_unfinished
+from .sealing import LEAVING, UNFINISHED, destination, finding, is_unfinished
 
 
 class Meta(NamedTuple):
@@ -82,11 +82,11 @@ def finish(source: Store, target: Store, *, token: int) -> None:
     with source.transaction(alone=True):
         _refuse_ousted(source, token)
         with target.transaction(alone=True):
-            if _meta(target).sealed is None:
-                return  # by the try before this one: others may use it already
-            Rows(target).set_last_ids(last)
-            failpoint("copy.before_open")
-            target.ask("seal", sealed=None)
+            if _meta(target).sealed is not None:  # else by the try before this one: others may use it already
+                Rows(target).set_last_ids(last)
+                failpoint("copy.before_open")
+                target.ask("seal", sealed=None)
+        source.ask("seal", sealed=target.dialect.url)
 
 
 @repeated
@@ -106,7 +106,8 @@ def abort(source: Store, target: Store | None) -> None:
         unfinished = target is not None and _is_copy(meta, target) and is_unfinished(_meta(target).sealed)
         if meta.sealed is None and not unfinished:
             raise Refused(f"{source.dialect.url} is not being copied there; there is nothing to abort")
-        if is_unfinished(meta.sealed) or (target is not None and meta.sealed not in (None, target.dialect.url)):
+        away = destination(meta.sealed)
+        if is_unfinished(meta.sealed) or (target is not None and away not in (None, target.dialect.url)):
             raise Refused(f"{source.dialect.url}: {finding(meta.sealed or '').text}; abort that one")
         if target is not None and _is_copy(meta, target) and not unfinished:
             raise Refused(f"{source.dialect.url} has moved to {target.dialect.url}, which may be in use; use that one")
@@ -128,12 +129,11 @@ def _look(source: Store, target: Store) -> bool:
         raise Refused(f"{old} is itself an {meta.sealed}; finish that first, or give it up with --abort")
     if there.database_id == meta.database_id and not is_unfinished(there.sealed):
         if meta.sealed is not None and there.sealed is None:
+            _note_moved(source, new)
             raise Refused(f"{old} has moved to {new} already; use that one")
         raise Refused(f"{new} is the same queue as {old}, or a copy of its file; name another")
-    if meta.sealed not in (None, new):
-        raise Refused(
-            f"{old} has moved to {meta.sealed}, or is on the way; go on with that, or give it up with --abort"
-        )
+    if meta.sealed is not None and destination(meta.sealed) != new:
+        raise Refused(f"{old}: {finding(meta.sealed).text}; go on with that, or give it up with --abort")
     if there.database_id == meta.database_id:
         return meta.sealed is not None
     if there.sealed is not None:
@@ -158,7 +158,8 @@ def _seal(source: Store, target: Store, *, token: int, now: int) -> None:
     """Nobody holds a job, nobody is about to write, and from now on nobody can."""
     with source.transaction(alone=True):
         sealed = _meta(source).sealed
-        if sealed not in (None, target.dialect.url):
+        if is_unfinished(sealed) or destination(sealed) not in (None, target.dialect.url):
+            assert sealed is not None
             raise Refused(f"{source.dialect.url}: {finding(sealed).text}; nothing was copied")
         if pools := [str(pool.id) for pool in source.pools()]:
             raise Refused(
@@ -166,9 +167,18 @@ def _seal(source: Store, target: Store, *, token: int, now: int) -> None:
             )
         if source.ask("held_without_pool"):
             raise Refused(f"jobs of {source.dialect.url} are still held by a pool; `covey worker reap`, then try again")
-        source.ask("seal", sealed=target.dialect.url)
+        source.ask("seal", sealed=LEAVING + target.dialect.url)
         source.ask("take_copy", token=token, now=now)
         failpoint("copy.sealing")
+
+
+@repeated
+def _note_moved(source: Store, new: str) -> None:
+    """Who ended the copy was killed before the source could say so."""
+    with source.transaction(alone=True):
+        if destination(_meta(source).sealed) == new:
+            source.ask("seal", sealed=new)
+        failpoint("copy.noting")
 
 
 @repeated

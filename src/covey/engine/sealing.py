@@ -10,7 +10,10 @@ from ..errors import Refused
 from ..store.dialect import STILL_S
 from ..store.store import Store
 
-UNFINISHED = "unfinished copy of "  # followed by the URL of the original; else a seal is the URL that took over
+# What a seal says, followed by the URL of the other place; else it is the URL that took over.
+UNFINISHED = "unfinished copy of "
+LEAVING = "being copied to "
+AGAIN = "run the same `covey db copy` again to finish it, or with --abort to give it up"
 
 
 @contextmanager
@@ -47,7 +50,19 @@ def is_unfinished(sealed: str | None) -> bool:
     return sealed is not None and sealed.startswith(UNFINISHED)
 
 
+def destination(sealed: str | None) -> str | None:
+    """Where the queue went or is on its way; None if it has not left."""
+    return None if sealed is None or is_unfinished(sealed) else sealed.removeprefix(LEAVING)
+
+
+def has_left(sealed: str | None) -> bool:
+    """Whether the copy was finished, and its place may be in use."""
+    return sealed is not None and not sealed.startswith((LEAVING, UNFINISHED))
+
+
 def _said(sealed: str) -> tuple[str, str]:
     if is_unfinished(sealed):
-        return f"this queue is an {sealed}", "run the same `covey db copy` again, or with --abort"
+        return f"this queue is an {sealed}", AGAIN
+    if not has_left(sealed):
+        return f"this queue is {sealed}, and that is not finished", f"{AGAIN}, if nobody is at it"
     return f"this queue has moved to {sealed}", "use that one"

@@ -13,7 +13,7 @@ from random import Random
 
 from msgspec import Struct
 
-from ..core import tree
+from ..core import clocks, tree
 from ..core.machine import Signal, cancel_below, decide
 from ..core.model import ENDED, Row, State
 from ..store.store import Done, Store
@@ -71,9 +71,16 @@ class Trees:
             self.touched.add(id)
             self._ends.append(End(id, "cancelled", parent_id, child_no))
 
-    def expire(self, limit: int) -> int:
-        """Trees whose time is over have ended: what they were waiting for is cancelled. How many there were."""
-        due = self.store.ask("expired", now=self.now, limit=limit)
+    def expire(self, limit: int, noticed_at: int | None = None) -> int:
+        """Trees whose time is over have ended: what they were waiting for is cancelled. How many there were.
+
+        ``noticed_at``: those of them whose time a clock that was ahead has counted, which was noticed then.
+        """
+        if noticed_at is None:
+            due = self.store.ask("expired", now=self.now, limit=limit)
+        else:
+            ahead = self.now + clocks.SLACK
+            due = self.store.ask("expired_ahead", now=self.now, limit=limit, ahead=ahead, noticed_at=noticed_at)
         self.store.lock_trees([id for id, _ in due])
         for id, timeout_s in due:
             row = self.store.row(id)

@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from .. import config
+from ..core import clocks
 from ..core.model import KINDS, Held, Kind, LostPool, PoolInfo, Registered, Reply, Report, Stirrings, Turn, Want
 from ..env import failpoint
 from ..errors import CoveyError, InvalidInput, Refused, Undone
 from ..store.dialect import Listener
+from ..store.sharing import follow
 from ..store.taking import Taken
 from ..store.waiting import Found, Sought
 from . import duties, leftovers, sealing
@@ -97,6 +99,7 @@ class Turns(Reports):
             return ""
         live = os.path.join(self.store.dialect.side, "live")
         os.makedirs(live, exist_ok=True)
+        follow(live, os.stat(self.store.dialect.side))
         return live
 
     @repeated
@@ -199,7 +202,9 @@ class Turns(Reports):
     def _take_at_once(self, turn: Turn) -> Answer | None:
         """The turn in one message, if that is all it takes: plain successes in, jobs of one lane without rules out."""
         now = self.clock()
-        if not _is_brief(turn) or now >= self._duties_at or (turn.reports and now < self._usual_until):
+        if not _is_brief(turn) or not clocks.is_awaited(self._duties_at, now, duties.PERIOD):
+            return None
+        if turn.reports and clocks.is_awaited(self._usual_until, now, USUAL):
             return None
         reports = plain_only(turn.reports)
         taken = None if reports is None else self._ask_at_once(turn, reports, now)
@@ -359,13 +364,16 @@ class Turns(Reports):
     def _do_duties(self, common: Common) -> bool:
         """Whether it was time for them."""
         now = common.now
-        if now < self._duties_at:
+        if clocks.is_awaited(self._duties_at, now, duties.PERIOD):
             return False
-        done = duties.prune(self.store, now), duties.forget_requests(self.store, now)
+        done = (
+            duties.prune(self.store, now),
+            duties.forget_requests(self.store, now),
+            duties.heal(self.store, now, self.rng),
+        )
         more = duties.BATCH in done
         self._duties_at = now if more else now + duties.PERIOD
         duties.resume(self.store, now)
-        duties.heal(self.store, now, self.rng)
         common.claims.forget()
         return True
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import __version__
+from ..core.check import check_filter
+from ..core.clocks import SLACK, age_s
 from ..core.codec import decode, printable
 from ..core.model import ENDED, KINDS, SHELL, STATES, WorkerState
 from ..core.tree import with_children
@@ -18,6 +20,7 @@ from ..core.view import (
     Children,
     Event,
     Filter,
+    Finding,
     JobView,
     Page,
     PoolView,
@@ -29,7 +32,7 @@ from ..core.view import (
 )
 from ..errors import InvalidInput, NotFound
 from ..store.store import Store
-from . import health, sealing
+from . import duties, health, sealing
 from .again import repeated
 from .health import is_alive as is_alive
 from .why import NAMED, Kin, explain
@@ -168,9 +171,12 @@ class Views:
             orphans = self.store.value("orphans")
             waiting = self.store.ask("ready_lanes", queues=None, kinds=json.dumps(KINDS))
             stored: dict[str, str] = dict(self.store.ask("config"))
+            now = self.clock()
+            ahead = self.store.ask("ahead", ahead=now + SLACK, late=now + duties.PERIOD + SLACK)
         totals: dict[str, int] = {state: sum(per.get(state, 0) for per in counts.values()) for state in STATES}
         living = [pool for pool in pools if is_alive(pool)]
-        findings = health.examine(pools, queues, waiting, orphans=orphans, dead=totals["dead"])
+        findings = health.examine(pools, queues, waiting, orphans=orphans, dead=totals["dead"], ahead=ahead)
+        findings = sorted([*findings, *self.disk()], key=health.rank)
         if sealed:
             findings = [sealing.finding(sealed)]  # the rest is no longer this queue's concern
         return Status(
@@ -186,9 +192,13 @@ class Views:
             queues=queues,
             pools=len(living),
             workers=sum(worker.state != "dead" for pool in living for worker in pool.workers),
-            oldest_pending_s=None if oldest is None else max(0.0, (self.clock() - oldest) / 1e6),
+            oldest_pending_s=None if oldest is None else max(0.0, (now - oldest) / 1e6),
             next_run_at=rfc3339(next_run_at),
         )
+
+    def disk(self) -> list[Finding]:
+        """What is wrong with the room on the disks of this host; a broken one stores nothing."""
+        return health.disk(getattr(self.store.dialect, "path", ""), self.store.dialect.side)
 
     @repeated
     def queues(self) -> list[QueueView]:
@@ -229,6 +239,7 @@ def _conditions(wanted: Filter) -> tuple[list[str], dict[str, Any]]:
     for state in wanted.states:
         if state not in STATES:
             raise InvalidInput(f"no state {state!r}; states are {', '.join(STATES)}")
+    check_filter(queue=wanted.queue, task=wanted.task, batch=wanted.batch)
     where: list[str] = []
     params: dict[str, Any] = {}
     if wanted.states in (("dead",), ("processing",)):
@@ -351,7 +362,7 @@ def _event(row: tuple[Any, ...]) -> Event:
 def _pool(row: tuple[Any, ...], workers: list[WorkerState], now: int) -> PoolView:
     id, name, host, boot_id, pid, ticks, queues, kinds, count, types, app, log, given_up = row[:13]
     version, beat_at, lease_s, registered_at, stop_requested_at, draining_at, held = row[13:]
-    beat_age_s = max(0.0, (now - beat_at) / 1e6)
+    beat_age_s = age_s(beat_at, now)
     return PoolView(
         id=id,
         name=name,

@@ -198,6 +198,7 @@ class Remote:
         return view
 
     def jobs(self, wanted: Filter) -> Page:
+        check.check_filter(queue=wanted.queue, task=wanted.task, batch=wanted.batch)
         page: Page = self._ask("jobs", wanted)
         return page
 
@@ -307,7 +308,8 @@ class Remote:
 
     # ── asking ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _changes(self, name: str, asked: msgspec.Struct) -> list[Change]:
+    def _changes(self, name: str, asked: bodies.Refs | bodies.RetryAsk | bodies.RemoveAsk) -> list[Change]:
+        check.check_refs(asked.refs)
         made: list[Change] = self._ask(name, asked)
         return made
 
@@ -322,7 +324,8 @@ class Remote:
         **places: Any,
     ) -> Any:
         endpoint = ENDPOINTS[verb]
-        target = endpoint.path.format(**{key: quote(str(value), safe="") for key, value in places.items()})
+        check.check_refs([places["ref"]] if "ref" in places else ())
+        target = endpoint.path.format(**{key: _quoted(key, str(value)) for key, value in places.items()})
         if query is not None:
             target += _query_string(query)
         data = None if body is None else encode(body)
@@ -359,8 +362,17 @@ class Unwritable(InvalidInput):
 def encode(body: msgspec.Struct) -> bytes:
     try:
         return _encoder.encode(body)
-    except (UnicodeEncodeError, OverflowError) as error:
+    except UnicodeEncodeError as error:
+        near = error.object[max(0, error.start - 20) : error.start + 20]
+        raise Unwritable(f"cannot be sent to the server: {near!r} has a lone surrogate, which is not text") from None
+    except OverflowError as error:
         raise Unwritable(f"cannot be sent to the server: {error}") from None
+
+
+def _quoted(what: str, text: str) -> str:
+    if not check.is_unicode(text):
+        raise Unwritable(f"{what} {text!r}: this is not text, and nothing here can be called that")
+    return quote(text, safe="")
 
 
 def decode(endpoint: Endpoint, answer: Answer) -> Any:

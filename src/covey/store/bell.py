@@ -10,6 +10,8 @@ import os
 import select
 import socket
 
+from .sharing import follow
+
 
 class Bell:
     def __init__(self, directory: str) -> None:
@@ -32,7 +34,11 @@ class Bell:
                 self._send(name)
 
     def listen(self, who: str) -> Ear:
-        return Ear(self._fd, f"{who}-{os.getpid()}-{os.urandom(4).hex()}")
+        name = f"{who}-{os.getpid()}-{os.urandom(4).hex()}"
+        try:
+            return Ear(self._fd, name)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, os.path.join(self._directory, name)) from None
 
     def close(self) -> None:
         """Twice is harmless: a descriptor that was closed may be somebody else's by now."""
@@ -60,7 +66,13 @@ class Ear:
         self._directory_fd, self._name = directory_fd, name
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
-        self._socket.bind(f"/proc/self/fd/{directory_fd}/{name}")
+        path = f"/proc/self/fd/{directory_fd}/{name}"
+        try:
+            self._socket.bind(path)
+        except OSError:
+            self._socket.close()
+            raise
+        follow(path, os.fstat(directory_fd))  # who may not write to it cannot ring
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)

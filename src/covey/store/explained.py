@@ -24,6 +24,8 @@ def explained(error: psycopg.Error, url: str, *, lost: bool, brief: bool) -> Sto
         return Busy(said)
     if lost or isinstance(error, PASSING):
         return Undone(said)
+    if isinstance(error, pg.DiskFull):
+        return StoreError(f"{said}; the server's disk is full: nothing was stored, free some space there and try again")
     if isinstance(error, pg.ReadOnlySqlTransaction):
         return StoreError(f"{said}; the server is read-only: a standby, or in recovery")
     if isinstance(error, pg.InsufficientPrivilege):

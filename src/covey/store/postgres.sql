@@ -49,17 +49,30 @@ returning id
 select id, children_total > 0 or lane is not null or exists (select 1 from {edges} where waits_for = {jobs}.id)
 from {jobs}
 where id > :cursor and id <= :upto and root_id = id
-  and ((state = 'completed' and finished_at < :completed_before)
-    or (state = 'cancelled' and pool is null and finished_at < :cancelled_before)
-    or (state = 'dead' and finished_at < :dead_before))
+  and ((state = 'completed' and (finished_at < :completed_before or (finished_at > :ahead and :noticed_at < :completed_before)))
+    or (state = 'cancelled' and pool is null
+        and (finished_at < :cancelled_before or (finished_at > :ahead and :noticed_at < :cancelled_before)))
+    or (state = 'dead' and (finished_at < :dead_before or (finished_at > :ahead and :noticed_at < :dead_before))))
 order by id
 for update skip locked
 
 -- name: take_duty
 -- Who comes second does not wait: the duty is being done.
-update {duties} set next_at = :next_at
-where name = (select name from {duties} where name = :name and next_at <= :now for no key update skip locked)
-returning name
+update {duties} set next_at = :next_at, cursor = case when :notes and next_at > :late then :now else cursor end
+where name = (select name from {duties} where name = :name and (next_at <= :now or next_at > :late)
+              for no key update skip locked)
+returning cursor, (select cursor from {duties} noticed where noticed.name = 'heal')
+
+-- name: mend_runs
+-- Differs because a job that somebody else is about to promote is left to them.
+with ahead as materialized (
+    select id from {jobs} j
+    where state in ('scheduled', 'failed') and (state = 'failed' or fence > 0) and run_at > :now and updated_at > :ahead
+      and not exists (select 1 from {events} where job_id = j.id and kind = 'edited')
+    limit :limit for no key update skip locked
+)
+update {jobs} set run_at = :now + run_at - updated_at, updated_at = :now from ahead where {jobs}.id = ahead.id
+returning {jobs}.id
 
 -- name: promote
 -- Materialized: as a plain subquery it may be asked once for each row, by the plan of a moment, and then there is no limit.

@@ -587,9 +587,14 @@ update {tokens} set revoked_at = :now where id = :id and revoked_at is null retu
 -- ── duties ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: take_duty
+-- Further ahead than a period it was put by a clock that is wrong: then it is due. The row `heal` keeps as its cursor when
+-- that was noticed last; everybody who takes a duty hears of it.
 insert into {duties} (name, next_at) values (:name, :next_at)
-on conflict (name) do update set next_at = excluded.next_at where {duties}.next_at <= :now
-returning name
+on conflict (name) do update
+set next_at = excluded.next_at,
+    cursor = case when :notes and {duties}.next_at > :late then :now else {duties}.cursor end
+where {duties}.next_at <= :now or {duties}.next_at > :late
+returning cursor, (select cursor from {duties} noticed where noticed.name = 'heal')
 
 -- name: duty_cursor
 select cursor from {duties} where name = :name
@@ -604,12 +609,61 @@ select max(id) from (select id from {jobs} where id > :cursor order by id limit 
 select id, children_total > 0 or lane is not null or exists (select 1 from {edges} where waits_for = {jobs}.id)
 from {jobs}
 where id > :cursor and id <= :upto and root_id = id
-  and ((state = 'completed' and finished_at < :completed_before)
-    or (state = 'cancelled' and pool is null and finished_at < :cancelled_before)
-    or (state = 'dead' and finished_at < :dead_before))
+  and ((state = 'completed' and (finished_at < :completed_before or (finished_at > :ahead and :noticed_at < :completed_before)))
+    or (state = 'cancelled' and pool is null
+        and (finished_at < :cancelled_before or (finished_at > :ahead and :noticed_at < :cancelled_before)))
+    or (state = 'dead' and (finished_at < :dead_before or (finished_at > :ahead and :noticed_at < :dead_before))))
 
 -- name: prune_events
 delete from {events} where id in (select id from {events} where at < :before order by at limit :limit)
+
+-- name: prune_events_ahead
+delete from {events} where id in (select id from {events} where at > :ahead order by at limit :limit)
+
+-- name: prune_requests_ahead
+delete from {requests} where id in (select id from {requests} where at > :ahead order by at limit :limit)
+
+-- name: mend_runs
+-- A back-off or a snooze that was counted from an instant ahead is counted from now. `updated_at` is that instant; what a
+-- person has chosen (a job that never ran, an edit) stays.
+update {jobs} set run_at = :now + run_at - updated_at, updated_at = :now
+where id in (
+    select id from {jobs} j
+    where state in ('scheduled', 'failed') and (state = 'failed' or fence > 0) and run_at > :now and updated_at > :ahead
+      and not exists (select 1 from {events} where job_id = j.id and kind = 'edited')
+    limit :limit
+)
+returning id
+
+-- name: expired_ahead
+-- Counted from an instant ahead, although nothing was to begin then; and as long as the tree may take has passed since.
+select id, tree_timeout_s from {jobs}
+where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')
+  and tree_deadline_at - cast(tree_timeout_s * 1000000 as bigint) > :ahead
+  and coalesce(run_at < tree_deadline_at - cast(tree_timeout_s * 1000000 as bigint), true)
+  and :noticed_at + cast(tree_timeout_s * 1000000 as bigint) <= :now
+order by tree_deadline_at limit :limit
+
+-- name: pauses_ahead
+-- Begun at an instant ahead, and as long as they were to last has passed since that was noticed.
+select name from {queues} where paused_at > :ahead and :noticed_at + resume_at - paused_at <= :now
+
+-- name: ahead
+-- What lies ahead of a clock: a few rows, or the end of an index.
+select 'duty' as what, name, next_at as at from {duties} where next_at > :late and name <> 'copy'
+union all
+select 'pause', name, paused_at from {queues} where paused_at > :ahead
+union all
+select 'pool', cast(id as text), beat_at from {pools} where beat_at > :ahead
+union all
+select 'token', name, created_at from {tokens} where created_at > :ahead and expires_at is not null and revoked_at is null
+union all
+select 'job', cast(id as text), created_at
+from (select id, created_at from {jobs} order by id desc limit 1) as newest where created_at > :ahead
+union all
+select 'events', null, at from (select max(at) as at from {events}) as latest where at > :ahead
+union all
+select 'requests', null, at from (select max(at) as at from {requests}) as latest where at > :ahead
 
 -- ── views ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

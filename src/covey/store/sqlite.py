@@ -23,6 +23,8 @@ from .bell import Bell
 from .dialect import STILL_S, Listener, Params
 from .gate import Gate
 from .quiet import QuietBell
+from .room import is_full
+from .sharing import barred, follow
 
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs", "ncpfs"}
 MOUNTS = "/proc/self/mounts"
@@ -93,8 +95,7 @@ class Sqlite:
             try:
                 self._db.set_busy_timeout(int(timeout_s * 1000))
                 self._refuse_other_tables()
-                os.makedirs(self.side, exist_ok=True)
-                gate = Gate.of(os.path.join(self.side, "gate"))
+                gate = self._prepare_side()
                 self._switch_to_wal(gate)
                 self._configure(durability)
                 self._prepare(gate, Bell(os.path.join(self.side, "bells")))
@@ -242,10 +243,28 @@ class Sqlite:
 
     def problems(self) -> list[str]:
         """What SQLite's own check and the foreign keys say; empty when all is well."""
-        found = [row[0] for row in self._db.execute("pragma integrity_check")]
-        broken = list(self._db.execute("pragma foreign_key_check"))
-        dangling = [f"row {row[1]} of {row[0]} has no {row[2]}" for row in broken]
-        return [str(text) for text in found if text != "ok"] + dangling
+        found = [str(row[0]) for row in self._db.execute("pragma integrity_check")]
+        broken = dict.fromkeys((str(row[0]), int(row[3])) for row in self._db.execute("pragma foreign_key_check"))
+        dangling = [text for table, number in broken for text in self._dangling(table, number)]
+        return [text for text in found if text != "ok"] + dangling
+
+    def _dangling(self, table: str, number: int) -> list[str]:
+        """The rows whose reference leads nowhere, by their keys: tables without a rowid have nothing else to name."""
+        ask = self._db.execute
+        links = [row[2:5] for row in ask(f"pragma foreign_key_list({table})") if row[0] == number]
+        key = [row[1] for row in sorted(ask(f"pragma table_info({table})"), key=lambda row: row[5]) if row[5]]
+        other = links[0][0]
+        match = " and ".join(f"o.{theirs} = t.{ours}" for _, ours, theirs in links)
+        named = ", ".join(f"t.{column}" for column in (*key, *(ours for _, ours, _ in links)))
+        present = " and ".join(f"t.{ours} is not null" for _, ours, _ in links)
+        rows = ask(
+            f"select {named} from {table} t where {present} and not exists (select 1 from {other} o where {match})"
+        )
+        return [
+            f"{table} ({', '.join(f'{name} {value!r}' for name, value in zip(key, row, strict=False))}) belongs to "
+            f"{other} {', '.join(repr(value) for value in row[len(key) :])}, which is not there"
+            for row in rows
+        ]
 
     def backup(self, target: str) -> Iterator[tuple[int, int]]:
         """Copies one moment of the live database through SQLite; yields (pages left, pages in all)."""
@@ -255,6 +274,7 @@ class Sqlite:
         # A connection of its own that stays in one read transaction: otherwise every commit meanwhile starts it over.
         source = apsw.Connection(self._db.filename, apsw.SQLITE_OPEN_READONLY)
         other = apsw.Connection(part)
+        other.pragma("foreign_keys", True)  # what belongs to a pool goes with it
         try:
             with self._explained():
                 source.execute("begin deferred; select count(*) from sqlite_master").fetchall()
@@ -333,6 +353,16 @@ class Sqlite:
         db.pragma("foreign_keys", True)
         db.pragma("journal_size_limit", 64 << 20)
 
+    def _prepare_side(self) -> Gate:
+        """The directory beside the file, with its gate and bells, is there for whoever may write the file."""
+        gate, bells = os.path.join(self.side, "gate"), os.path.join(self.side, "bells")
+        os.makedirs(bells, exist_ok=True)
+        opened = Gate.of(gate)
+        like = os.stat(self.path)
+        for each in (self.side, bells, gate):
+            follow(each, like)
+        return opened
+
     def _prepare(self, gate: Gate | None, bell: Bell | QuietBell) -> None:
         self._gate, self._bell = gate, bell
         self._lock = threading.RLock()
@@ -384,8 +414,8 @@ class Sqlite:
             yield
         except apsw.NotADBError:
             raise StoreError(f"{self.path} is not a SQLite database; name another file with --db") from None
-        except (apsw.ReadOnlyError, PermissionError):
-            raise StoreError(f"{self.path} cannot be written by this user; check who owns it") from None
+        except (apsw.ReadOnlyError, PermissionError) as error:
+            raise self._forbidden(getattr(error, "filename", None) or barred(self.path)) from None
         except OSError as error:
             if error.errno == errno.EROFS:
                 raise StoreError(f"{self.path} is on a read-only file system; mount it for writing") from None
@@ -393,6 +423,8 @@ class Sqlite:
                 raise StoreError(f"no space left beside {self.path}; free some and try again") from None
             raise
         except apsw.CantOpenError:
+            if (which := barred(self.path)) != self.path or os.path.exists(self.path):
+                raise self._forbidden(which) from None
             raise StoreError(f"{self.path} cannot be opened; check that the directory exists and is writable") from None
         except apsw.BusyError:
             raise Busy(f"{self.path} is locked by a program that is not Covey; close it and try again") from None
@@ -400,6 +432,12 @@ class Sqlite:
             where = written or self.path
             raise StoreError(f"no space left for {where}; nothing was stored, free some and try again") from None
         except apsw.IOError as error:
+            if (which := barred(self.path)) != self.path:
+                raise self._forbidden(which) from None
+            if is_full(os.path.dirname(self.path)):  # also what is shared between processes needs a page
+                raise StoreError(
+                    f"no space left for {self.path}; nothing was stored, free some and try again"
+                ) from None
             raise StoreError(f"the disk failed under {self.path} ({error}); nothing was stored") from None
         except (
             apsw.ProtocolError,
@@ -411,6 +449,10 @@ class Sqlite:
             raise StoreError(f"SQLite could not work on {self.path} ({error}); nothing was stored, try again") from None
         except apsw.CorruptError as error:
             raise StoreError(f"{self.path} is damaged ({error}); restore a backup") from None
+
+    def _forbidden(self, which: str) -> StoreError:
+        queue = "" if which == self.path else f"{self.path} cannot be used: "
+        return StoreError(f"{queue}{which} cannot be written by this user; check who owns it, and its mode")
 
 
 def _is_fsync(error: apsw.Error) -> bool:

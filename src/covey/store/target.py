@@ -63,9 +63,12 @@ class Target(Struct, frozen=True):
         named = {name: value for name, value in conninfo_to_dict(self.conninfo).items() if name != "password"}
         server = [str(named.get(name) or "") for name in ("host", "port", "dbname")]
         name = hashlib.sha256("\n".join([*server, self.schema]).encode()).hexdigest()[:16]
-        home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-        side = os.path.join(home, "covey", name)
+        home = os.path.expanduser("~")  # stays as it is where nobody knows one
+        state = os.environ.get("XDG_STATE_HOME") or (os.path.join(home, ".local/state") if os.path.isdir(home) else "")
+        side = os.path.join(state, "covey", name)
         try:
+            if not os.path.isabs(state):
+                raise NotADirectoryError(state)
             os.makedirs(side, exist_ok=True)
         except OSError:
             side = os.path.join(tempfile.gettempdir(), f"covey-{os.getuid()}", name)

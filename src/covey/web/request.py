@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Annotated, Any, get_origin
@@ -158,6 +159,11 @@ class _Parcel(Enqueue, kw_only=True):
     specs: list[msgspec.Raw]  # type: ignore[assignment]
 
 
+# Half of a character, in JSON: the decoder says that the input is truncated.
+_HIGH, _LOW = rb"\\u[dD][89abAB]..", rb"\\u[dD][c-fC-F].."
+SURROGATE = re.compile(rb"%b(?!%b)|(?<!%b)%b" % (_HIGH, _LOW, _HIGH, _LOW))
+
+
 def _understood(data: bytes, endpoint: Endpoint, said: str) -> Any:
     """The body as what the endpoint takes, or InvalidInput."""
     try:
@@ -169,7 +175,8 @@ def _understood(data: bytes, endpoint: Endpoint, said: str) -> Any:
     except InvalidInput:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, OverflowError) as error:
-        raise InvalidInput(f"the body is not what {endpoint.name} takes: {error}") from None
+        why = "a lone surrogate is not text" if said == JSON and SURROGATE.search(data) else error
+        raise InvalidInput(f"the body is not what {endpoint.name} takes: {why}") from None
 
 
 def _decoded(data: bytes, kind: Any, decoder: Any) -> Any:

@@ -137,7 +137,7 @@ class Files:
         try:
             for stream in ("out", "err"):
                 path = live_path(self._live, job, fence, stream)
-                opened.append(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600))
+                opened.append(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o640))
             for fd, file in zip((1, 2), opened, strict=True):
                 os.dup2(file, fd)
             self._shown = True

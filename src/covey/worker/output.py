@@ -75,7 +75,7 @@ class Capture:
                 self._live, self._live_size = None, 0
                 os.unlink(str(self._live_path))
             if self._live is None:
-                self._live = os.open(str(self._live_path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+                self._live = os.open(str(self._live_path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
             os.write(self._live, data)
             self._live_size += len(data)
 

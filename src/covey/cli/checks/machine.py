@@ -11,7 +11,6 @@ from ... import env
 from .finding import Finding, bad, ok, warn
 
 MOST_DRIFT_S = 2.0  # more than the way to a server and back
-LEAST_FREE = 100 << 20
 
 
 def installation() -> Iterator[Finding]:
@@ -54,6 +53,7 @@ def drift(whose: str, theirs: int) -> Finding:
 
 
 def file_system(path: str) -> Iterator[Finding]:
+    from ...store.room import lacking
     from ...store.sqlite import NETWORK_FILE_SYSTEMS, file_system_of
 
     check, directory = "file system", os.path.dirname(os.path.abspath(path))
@@ -68,8 +68,9 @@ def file_system(path: str) -> Iterator[Finding]:
     left = place.f_bavail * place.f_frsize
     if place.f_flag & os.ST_RDONLY:
         yield bad(check, f"{kind}, mounted for reading only", "mount it for writing")
-    elif left < LEAST_FREE:
-        yield warn(check, f"{kind}, {left >> 20} MiB left", "free some space; a full disk stops the queue")
+    elif (lack := lacking(directory)) is not None:
+        found = bad if lack[0] else warn
+        yield found(check, f"{kind}, {lack[1]}", "free some space; a full disk stops the queue")
     elif kind in ("tmpfs", "ramfs"):
         yield warn(check, f"{kind}: gone after a reboot", "use a disk for jobs that matter")
     else:

@@ -1,0 +1,108 @@
+"""A disk that is full or nearly so: status and doctor see it before anybody loses time over it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from covey.compose import open_engine
+from covey.engine.engine import Engine
+from covey.errors import StoreError
+from covey.store.room import FULL
+from covey.testing import command
+from covey.testing.faults import CannotFail, SmallDisk
+
+from .conftest import CommandLine
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    try:
+        small = SmallDisk(str(place), 8)
+    except CannotFail as reason:
+        warnings.warn(pytest.PytestWarning(f"NOT RUN, a queue on a full disk: {reason}"), stacklevel=1)
+        pytest.skip(f"NOT RUN: {reason}")
+    with small:
+        yield small
+
+
+@contextlib.contextmanager
+def on(disk: SmallDisk) -> Iterator[Engine]:
+    engine = open_engine(os.path.join(disk.directory, "queue.db"))
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def fill_but(disk: SmallDisk, left: int) -> None:
+    disk.fill()
+    filler = os.path.join(disk.directory, "filler")
+    os.truncate(filler, os.path.getsize(filler) - left)
+
+
+def test_a_full_disk_is_broken_to_status_and_bad_to_doctor(covey: CommandLine, disk: SmallDisk) -> None:
+    at = ("--db", f"{disk.directory}/queue.db")
+    with on(disk) as engine:
+        made = engine.enqueue([command()])
+        assert "the disk of" not in covey(*at, "status").out
+        disk.fill()
+        status = covey(*at, "status")
+        assert status.code == 2
+        assert f"broken       the disk of the queue ({disk.directory}) is full; free some" in status.out
+        assert engine.status().health == "broken"
+        assert [finding.level for finding in engine.disk()] == ["broken"]
+        doctor = covey(*at, "doctor", "--json")
+        assert doctor.code == 1
+        assert ("bad", "tmpfs, is full") in [(each["verdict"], each["text"]) for each in doctor.json]
+        with pytest.raises(StoreError, match="no space left for"):
+            engine.enqueue([command("x" * 9000)])
+        disk.free()
+        assert engine.disk() == []
+        assert covey(*at, "status").code == 1
+        assert engine.job(made[0].id).state == "pending"
+
+
+def test_a_full_disk_is_named_also_where_nobody_has_the_queue_open(covey: CommandLine, disk: SmallDisk) -> None:
+    at = ("--db", f"{disk.directory}/queue.db")
+    with on(disk) as engine:
+        engine.enqueue([command()])
+    disk.fill()
+    for verb, code in ((["status"], 2), (["enqueue", "true"], 1), (["list"], 1)):
+        said = covey(*at, *verb)
+        assert (said.code, said.out) == (code, "")
+        assert said.err.startswith("error: no space left ")
+
+
+def test_a_disk_that_is_almost_full_is_worth_a_warning(covey: CommandLine, disk: SmallDisk) -> None:
+    with on(disk) as engine:
+        engine.enqueue([command()])
+        fill_but(disk, FULL + (128 << 10))
+        (found,) = engine.disk()
+        assert (found.level, "is almost full: 0." in found.text) == ("warning", True)
+        assert engine.status().health == "warning"
+
+
+def test_a_full_disk_of_live_output_alone_stops_no_job(covey: CommandLine, tmp_path: Path) -> None:
+    covey("enqueue", "true")
+    live = tmp_path / "queue.db-covey" / "live"
+    live.mkdir()
+    try:
+        small = SmallDisk(str(live), 1)
+    except CannotFail as reason:
+        pytest.skip(f"NOT RUN: {reason}")
+    with small:
+        small.fill()
+        with covey.engine() as engine:
+            (found,) = engine.disk()
+        assert found.level == "warning"
+        assert found.text == f"the disk of live output ({live}) is full"
+        assert covey("worker", "start", "--count", "1", "--drain").code == 0
+        assert covey.state(1) == "completed"
