@@ -196,7 +196,7 @@ def test_a58_the_end_of_a_cancelled_job_is_answered_again(engine: Engine, worker
     path, mine = worker.claim()
     engine.cancel([job.id])
     cutting.cut("/heartbeat")
-    assert worker.ask(f"{path}/heartbeat", **mine) == (200, {"cancelled": True})
+    assert worker.ask(f"{path}/heartbeat", **mine) == (200, {"cancelled": True, "reason": "cancelled"})
     cutting.cut("/complete")
     assert worker.ask(f"{path}/complete", **mine) == (200, {"id": job.id, "state": "cancelled"})
     assert (engine.job(job.id).pool, times(engine, job.id, "completed"), engine.pools()) == (None, 0, [])

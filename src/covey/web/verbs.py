@@ -399,6 +399,7 @@ VERBS: dict[str, Verb] = {
     "orphaned_pools": lambda engine, call: engine.orphaned_pools() if call.guest.queues is None else [],
     "reap": _reap,
     "heartbeat": _lent(lending.heartbeat),
+    "release": _lent(lending.release),
     "complete": _lent(lending.complete),
     "fail": _lent(lending.fail),
     "spawn": _lent(lending.spawn),
