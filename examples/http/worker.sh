@@ -12,11 +12,12 @@ url=${COVEY_URL:-http://127.0.0.1:8765} token_file=${COVEY_TOKEN_FILE:-} lease=$
 case $0 in /*) self=$0 ;; *) self=$PWD/$0 ;; esac
 
 ask() { # ask PATH BODY [OPTION …]: curl's own process, so that whoever kills it leaves nothing
-    path=$1 body=$2
+    path=$1 body=$2 header=''
     shift 2
+    [ -z "$token_file" ] || header="header = \"authorization: Bearer $(cat "$token_file")\""
     exec curl --silent --show-error --config - --header 'content-type: application/json' --data-binary "$body" \
         "$@" "$url$path" <<END
-${token_file:+header = "authorization: Bearer $(cat "$token_file")"}
+$header
 END
 }
 
@@ -101,7 +102,8 @@ claim() { # claim WAIT: the answer is in $work/claim. Under the same name it may
         --fail-with-body --max-time 60 >"$work/claim") &
     asking=$!
     [ -z "$stopping" ] || [ "$1" = 0 ] || end "$asking"
-    { wait "$asking"; } 2>/dev/null && code=0 || code=$?
+    wait "$asking" 2>/dev/null && code=0 || code=$?
+    [ -z "$stopping" ] || wait "$asking" 2>/dev/null || : # it was perhaps a signal to us that ended the wait
     asking=''
     return "$code"
 }
@@ -137,8 +139,8 @@ while [ -z "$stopping" ]; do
     COVEY_TOKEN_FILE=$token_file setsid sh "$self" --keep $$ "$work" "$running" "$id" "$hold" "$timeout" </dev/null &
     keeping=$!
     [ -z "$stopping" ] || told
-    { wait "$running"; } 2>/dev/null && code=0 || code=$?
-    for _ in 1 2; do # it was perhaps a signal to us that ended the wait
+    wait "$running" 2>/dev/null && code=0 || code=$?
+    for _ in 1 2; do # likewise
         [ -n "$stopping" ] && lives "$running" && sleep 1 || break
     done
     end "$keeping"

@@ -86,6 +86,7 @@ class Spawn(Struct, array_like=True, frozen=True):
     queue: str | None = None  # None: the one of the job that spawns it
     priority: int | None = None  # None: that of the job that spawns it
     when: When = "success"  # after: run once the root has completed, or however it ended
+    within: tuple[str, ...] | None = None  # set by a server: who asks may see these queues only
 
 
 class Enqueued(Struct, frozen=True):

@@ -488,7 +488,7 @@ CODES: dict[str, tuple[type[errors.CoveyError], int]] = {
 def failure_of(error: errors.CoveyError) -> tuple[int, bodies.Failed]:
     """(HTTP status, what the other side is told)."""
     code = next(code for code, (kind, _) in CODES.items() if isinstance(error, kind))
-    return CODES[code][1], bodies.Failed(bodies.Failure(code, str(error), getattr(error, "job_id", None)))
+    return CODES[code][1], bodies.Failed(bodies.Failure(code, str(error), getattr(error, "job_id", None) or None))
 
 
 def error_of(failure: bodies.Failure) -> errors.CoveyError:

@@ -177,7 +177,7 @@ def end_overdue(engine: Engine) -> list[Loan]:
     return found
 
 
-def spawn(engine: Engine, job: int, ask: bodies.SpawnAsk) -> bodies.Spawned:
+def spawn(engine: Engine, job: int, ask: bodies.SpawnAsk, within: tuple[str, ...] | None = None) -> bodies.Spawned:
     settings = engine.settings()
     spawned = []
     for place, fields in enumerate(ask.jobs):
@@ -187,7 +187,7 @@ def spawn(engine: Engine, job: int, ask: bodies.SpawnAsk) -> bodies.Spawned:
             spec = check_spec(spec_of(fields, settings=settings, defaults={}))
         except InvalidInput as error:
             raise InvalidInput(f"jobs[{place}]: {error}") from None
-        spawned.append(Spawn(ask.relation, spec, fields.get("queue"), fields.get("priority")))
+        spawned.append(Spawn(ask.relation, spec, fields.get("queue"), fields.get("priority"), within=within))
     return bodies.Spawned(engine.stage(job, ask.pool, ask.fence, spawned, ask.after))
 
 
