@@ -262,6 +262,7 @@ class PoolInfo(Struct, frozen=True, kw_only=True):
     types: dict[str, int] | None = None  # queue → workers, if it has worker types
     log: str | None = None  # its log file, on its host
     cgroup: str | None = None  # the control group that holds its processes, on its host
+    ticket: str | None = None  # of this registration: with the same one again it is the same pool
 
 
 class Registered(Struct, frozen=True):

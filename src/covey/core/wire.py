@@ -83,6 +83,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
     Endpoint(
         name="register",
         method="POST",
+        repeatable=True,
         path="/v1/pools",
         about="A pool is known and may take turns.",
         role="worker",

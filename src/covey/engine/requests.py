@@ -1,4 +1,4 @@
-"""Enqueues with a name of their own: sent twice because an answer was lost, written once, answered the same."""
+"""Enqueues and registrations with a name of their own: sent twice because an answer was lost, written once."""
 
 from __future__ import annotations
 
@@ -41,6 +41,21 @@ def answer(store: Store, request: str, enqueued: Sequence[Enqueued], token: int 
     """Whoever asks again hears this."""
     ids = json.dumps([(each.id, each.existing) for each in enqueued])
     store.ask("answer_request", id=named(request, token), ids=ids)
+
+
+def registered(store: Store, ticket: str, now: int) -> int | None:
+    """The pool that was registered with this ticket, though its answer was lost; None: it is new, or given up since."""
+    id = f"register:{ticket}"
+    if store.ask("take_request", id=id, digest="", now=now, since=now - KEPT):
+        return None
+    ((_, ids),) = store.ask("request", id=id)
+    pool: int | None = next((pool for pool, _ in json.loads(ids)), None)
+    return pool if pool is not None and store.value("pool_beat", pool=pool) is not None else None
+
+
+def register(store: Store, ticket: str, pool: int) -> None:
+    """Whoever comes with the ticket again is this pool."""
+    store.ask("answer_request", id=f"register:{ticket}", ids=json.dumps([(pool, False)]))
 
 
 def _digest(specs: Sequence[Spec]) -> str:
