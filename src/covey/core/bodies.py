@@ -10,6 +10,7 @@ from .model import Child, Kind, Reply, Spec, State
 from .view import JobView
 
 MAX_WAIT_S = 60.0
+MOST_JOBS = 100_000  # in one request
 
 Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]  # of a job, a pool, a fence
 Limit = Annotated[int, Meta(ge=1, le=10_000)]  # rows in one answer
@@ -152,7 +153,7 @@ class Fail(Said):
 class SpawnAsk(Said):
     pool: Number
     fence: Number
-    jobs: list[dict[str, Any]]
+    jobs: Annotated[list[dict[str, Any]], Meta(max_length=MOST_JOBS)]
     relation: Literal["child", "sibling", "after"] = "child"
     after: int | None = None  # how many were spawned before, as the last answer said: so the same twice counts once
 
@@ -179,14 +180,14 @@ class Outcome(Struct, frozen=True):
 class Enqueue(Said):
     """Specs as Covey's own clients make them."""
 
-    specs: list[Spec]
+    specs: Annotated[list[Spec], Meta(max_length=MOST_JOBS)]
     request: RequestId | None = None
 
 
 class EnqueueJobs(Said):
     """Jobs as people write them: the objects that `covey enqueue` takes, one or many; all are stored or none is."""
 
-    jobs: list[dict[str, Any]]
+    jobs: Annotated[list[dict[str, Any]], Meta(max_length=MOST_JOBS)]
     request: RequestId | None = None  # the same again within an hour returns the same answer and stores nothing
 
 

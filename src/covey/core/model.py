@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 State = Literal["scheduled", "blocked", "pending", "processing", "waiting", "failed", "completed", "dead", "cancelled"]
 Kind = Literal["command", "sync", "async"]
@@ -36,6 +36,7 @@ MAX_INTERRUPTIONS = 10
 LONELY_INTERRUPTIONS = 3  # from here on a job is claimed only for an idle worker
 MAX_DEPTH = 1  # of trees whose queue says nothing else: children, but no grandchildren
 MAX_FAILED = 100  # siblings that did not complete, as a run is told of them
+MAX_REPORTS = 100_000  # in one turn
 MAX_OUTCOMES = 16 << 20  # bytes of children's results that one join is handed; it must ask for the rest
 
 
@@ -278,7 +279,7 @@ class Turn(Struct, kw_only=True):
     pool: int
     database_id: str
     number: int
-    reports: list[Report] = []
+    reports: Annotated[list[Report], Meta(max_length=MAX_REPORTS)] = []
     wants: list[Want] = []  # one per worker type; none while it stops
     held: list[Held] | None = None  # with timed beats, and after a lost answer
     workers: list[WorkerState] | None = None

@@ -174,6 +174,10 @@ class Remote:
             check.check_spec(spec)
         if not specs:
             return []
+        if len(specs) > bodies.MOST_JOBS:
+            raise TooLarge(
+                f"{len(specs):,} jobs in one enqueue, a server takes {bodies.MOST_JOBS:,}; send them in parts"
+            )
         if request is not None:
             check.check_text(request, "request", most=200)
         asked = bodies.Enqueue(specs=list(specs), request=os.urandom(16).hex() if request is None else request)
