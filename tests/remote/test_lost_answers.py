@@ -131,8 +131,11 @@ def test_a58_leaving_reaping_and_enqueuing_are_asked_again_by_themselves(
 class Worker:
     """Somebody who speaks plain HTTP."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
         self._url = url
+        self._headers = {"content-type": "application/json"}
+        if token:
+            self._headers["authorization"] = f"Bearer {token}"
         self._http = urllib3.PoolManager(retries=False)
 
     def ask(self, path: str, **body: Any) -> tuple[int, Any]:
@@ -143,7 +146,7 @@ class Worker:
                     "POST",
                     self._url + path,
                     body=msgspec.json.encode(body),
-                    headers={"content-type": "application/json"},
+                    headers=self._headers,
                 )
             except urllib3.exceptions.HTTPError:
                 continue
