@@ -12,7 +12,7 @@ import pytest
 
 from covey.compose import open_engine
 from covey.core.bodies import MOST_JOBS, Complete, Enqueue, EnqueueJobs, SpawnAsk
-from covey.core.model import MAX_PAYLOAD
+from covey.core.model import MAX_HELD, MAX_PAYLOAD, MAX_REPORTS
 from covey.core.wire import JSON, MSGPACK
 from covey.errors import InvalidInput, TooLarge
 from covey.remote.remote import Remote
@@ -110,6 +110,23 @@ def test_as_many_as_may_be_are_stored_and_one_more_is_refused_in_one_line(
     for name in ("Enqueue", "EnqueueJobs", "SpawnAsk"):
         found = document()["components"]["schemas"][name]["properties"]["specs" if name == "Enqueue" else "jobs"]
         assert found["maxItems"] == MOST_JOBS
+
+
+def test_a_turn_lists_no_more_than_it_may_and_its_pool_hears_that_it_is_too_large(server: Running) -> None:
+    """Told so, a pool sends its reports in parts."""
+    for name, part, most in (("reports", b"\x93\x01\x01\xa7success", MAX_REPORTS), ("held", b"\x92\x00\x00", MAX_HELD)):
+        count = 12 * MIB // len(part)
+        turn = msgspec.msgpack.encode({"pool": 1, "database_id": "d", "number": 1})
+        listed = b"\x84" + turn[1:] + msgspec.msgpack.encode(name) + b"\xdd" + count.to_bytes(4, "big") + part * count
+        server.ask("POST", "/v1/jobs/find", {})
+        before = peak(server)
+        lines = (f"Content-Length: {len(listed)}", f"Content-Type: {MSGPACK}", "Connection: close")
+        with connected(server.port, head("POST", "/v1/pools/1/turn", *lines)) as connection:
+            connection.sendall(listed)
+            told = answer(connection)
+        assert told.startswith(b"HTTP/1.1 413"), told[:300]
+        assert f'"{name}: at most {most:,} in one request; send them in parts"'.encode() in told
+        assert peak(server) - before <= 5 * len(listed) + 20 * MIB
 
 
 def test_a_client_says_so_before_anything_is_sent(tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ MAX_INTERRUPTIONS = 10
 LONELY_INTERRUPTIONS = 3  # from here on a job is claimed only for an idle worker
 MAX_DEPTH = 1  # of trees whose queue says nothing else: children, but no grandchildren
 MAX_FAILED = 100  # siblings that did not complete, as a run is told of them
-MAX_REPORTS = 100_000  # in one turn
+MAX_REPORTS = 100_000  # in one turn, and of whatever else it lists …
+MAX_HELD = 1_000_000  # … but for what its pool holds
 MAX_OUTCOMES = 16 << 20  # bytes of children's results that one join is handed; it must ask for the rest
 
 
@@ -280,11 +281,11 @@ class Turn(Struct, kw_only=True):
     database_id: str
     number: int
     reports: Annotated[list[Report], Meta(max_length=MAX_REPORTS)] = []
-    wants: list[Want] = []  # one per worker type; none while it stops
-    held: list[Held] | None = None  # with timed beats, and after a lost answer
-    workers: list[WorkerState] | None = None
+    wants: Annotated[list[Want], Meta(max_length=MAX_REPORTS)] = []  # one per worker type; none while it stops
+    held: Annotated[list[Held], Meta(max_length=MAX_HELD)] | None = None  # with timed beats, and after a lost answer
+    workers: Annotated[list[WorkerState], Meta(max_length=MAX_REPORTS)] | None = None
     given_up: dict[str, str] | None = None  # beside `workers`: what cannot start → why
-    events: list[PoolEvent] = []
+    events: Annotated[list[PoolEvent], Meta(max_length=MAX_REPORTS)] = []
     draining: bool = False
     zygote: tuple[int, int] | None = None
 

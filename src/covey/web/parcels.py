@@ -125,8 +125,8 @@ def _checked(pieces: Iterable[Piece], name: str) -> Iterator[Piece]:
         yield piece
 
 
-def too_many(name: str) -> TooLarge:
-    return TooLarge(f"{name}: at most {MOST_JOBS:,} in one request; send them in parts")
+def too_many(name: str, most: int = MOST_JOBS) -> TooLarge:
+    return TooLarge(f"{name}: at most {most:,} in one request; send them in parts")
 
 
 def _elements(text: bytes, name: str) -> Iterator[bytes]:

@@ -172,8 +172,8 @@ def _understood(data: bytes, endpoint: Endpoint, said: str) -> Any:
     except (InvalidInput, TooLarge):
         raise
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, OverflowError) as error:
-        if too_long := re.search(r"`array` of length <= \d+ - at `\$\.(\w+)`", str(error)):
-            raise too_many(too_long[1]) from None
+        if too_long := re.search(r"`array` of length <= (\d+) - at `\$\.(\w+)`", str(error)):
+            raise too_many(too_long[2], int(too_long[1])) from None
         raise InvalidInput(f"the body is not what {endpoint.name} takes: {error}") from None
 
 
