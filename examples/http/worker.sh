@@ -93,13 +93,13 @@ told() { # what we wait for ends now, so that a wait that has not begun does not
     [ -z "$running" ] || kill -TERM "-$running" 2>/dev/null || :
 }
 trap clean EXIT
-trap told INT TERM
+trap told INT TERM HUP
 
 claim() { # claim WAIT: the answer is in $work/claim. Under the same name it may be asked again: what was lent stays lent
     rm -f "$work/claim"
     (ask "/v1/jobs/claim?wait=$1" "$(jq -nc --arg q "$queue" --argjson s "$lease" --arg r "$name" \
         '{queues: [$q], kinds: ["command"], lease_s: $s, name: "shell", request: $r}')" \
-        --fail-with-body --max-time 60 >"$work/claim") &
+        --fail-with-body --max-time $(($1 + 5)) >"$work/claim") &
     asking=$!
     [ -z "$stopping" ] || [ "$1" = 0 ] || end "$asking"
     wait "$asking" 2>/dev/null && code=0 || code=$?
@@ -108,9 +108,11 @@ claim() { # claim WAIT: the answer is in $work/claim. Under the same name it may
     return "$code"
 }
 
-report() { # report VERB BODY: tried again for half a minute
-    (ask "/v1/jobs/$id/$1" "$2" --fail-with-body --retry 5 --retry-connrefused --retry-max-time 30 --max-time 60 \
-        >"$work/answer") || echo "job $id: $1 was refused: $(cat "$work/answer")" >&2
+report() { # report VERB BODY: tried again for half a minute, unless somebody wants us gone
+    patience='--retry 5 --retry-connrefused --retry-max-time 30 --max-time 60'
+    [ -z "$stopping" ] || patience='--max-time 5'
+    # shellcheck disable=SC2086 # several words
+    (ask "/v1/jobs/$id/$1" "$2" --fail-with-body $patience >"$work/answer") || echo "job $id: $1 was refused: $(cat "$work/answer")" >&2
 }
 
 while [ -z "$stopping" ]; do
