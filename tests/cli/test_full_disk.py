@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from covey.engine.engine import Engine
 from covey.errors import StoreError
 from covey.store.room import FULL
 from covey.testing import command
-from covey.testing.faults import CannotFail, SmallDisk
+from covey.testing.faults import SmallDisk
 
 from .conftest import CommandLine
 
@@ -24,12 +23,7 @@ from .conftest import CommandLine
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     place = tmp_path / "disk"
     place.mkdir()
-    try:
-        small = SmallDisk(str(place), 8)
-    except CannotFail as reason:
-        warnings.warn(pytest.PytestWarning(f"NOT RUN, a queue on a full disk: {reason}"), stacklevel=1)
-        pytest.skip(f"NOT RUN: {reason}")
-    with small:
+    with SmallDisk(str(place), 8) as small:
         yield small
 
 
@@ -94,11 +88,7 @@ def test_a_full_disk_of_live_output_alone_stops_no_job(covey: CommandLine, tmp_p
     covey("enqueue", "true")
     live = tmp_path / "queue.db-covey" / "live"
     live.mkdir()
-    try:
-        small = SmallDisk(str(live), 1)
-    except CannotFail as reason:
-        pytest.skip(f"NOT RUN: {reason}")
-    with small:
+    with SmallDisk(str(live), 1) as small:
         small.fill()
         with covey.engine() as engine:
             (found,) = engine.disk()

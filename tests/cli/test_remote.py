@@ -15,8 +15,6 @@ from covey.testing.lacking import need
 
 from .conftest import CommandLine, here, until
 
-SHELL_WORKER = Path(__file__).parents[2] / "examples" / "http" / "worker.sh"
-
 
 @pytest.fixture
 def server(covey: CommandLine) -> str:  # type: ignore[override]
@@ -192,41 +190,6 @@ def test_a_note_of_a_server_that_is_gone_means_nothing(covey: CommandLine, engin
     (Path(side) / "server.json").write_text(json.dumps({name: getattr(note, name) for name in note.__struct_fields__}))
     assert covey("run", "true").code == 0
     assert covey("server", "stop").err == "no server of this queue runs on this host\n"
-
-
-# ── a worker in shell ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_the_worker_in_shell_and_curl_works_as_its_page_says(covey: CommandLine, engine: Engine) -> None:
-    need("curl", "jq")
-    token = covey("token", "create", "w", "--role", "worker", "--queue", "default").out
-    (covey.directory / "token").write_text(token)
-    url = serve(covey, "--require-token")
-    environ = covey.environment({"COVEY_URL": url, "COVEY_TOKEN_FILE": "token", "COVEY_LEASE": "9", "COVEY_DB": None})
-    shell = subprocess.Popen(
-        ["sh", str(SHELL_WORKER)],
-        cwd=covey.directory,
-        env={**environ, "COVEY_TOKEN_FILE": str(covey.directory / "token")},
-    )
-    try:
-        words, bad, odd = (
-            covey("enqueue", "--max-attempts", "1", *rest).ids[0]
-            for rest in (("--", "printf", "%s|", "a  b", "'*'"), ("echo no >&2; exit 5",), ("printf '\\001ü\\n'",))
-        )
-        until(lambda: engine.job(odd).state == "completed", 90)
-        assert engine.history(words)[0].stdout == "a  b|'*'|"
-        assert engine.history(odd)[0].stdout == "\x01ü\n"
-        failed = engine.job(bad)
-        assert (failed.state, failed.exit_code, failed.error) == ("dead", 5, "exit code 5")
-        assert engine.history(bad)[0].stderr == "no\n"
-        (long,) = covey("enqueue", "sleep 600").ids
-        until(lambda: engine.job(long).state == "processing", 30)
-        covey("cancel", str(long))
-        until(lambda: engine.job(long).pool is None, 30)  # the next heartbeat told it
-        until(lambda: engine.pool_views() == [])  # its loan is over in the transaction after that
-    finally:
-        shell.terminate()
-        shell.wait(40)
 
 
 def test_doctor_looks_at_a_server_as_far_as_it_lets_it_in(covey: CommandLine, server: str) -> None:

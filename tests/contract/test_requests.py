@@ -11,6 +11,7 @@ from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import CoveyError, Duplicate, InvalidInput
 from covey.testing import FakeClock, HandPool, command
+from covey.testing.factories import pool_info
 from covey.testing.faults import failpoint
 
 from ..postgres.meeting import fine, together
@@ -23,7 +24,9 @@ def jobs(engine: Engine) -> int:
 
 
 def requests(engine: Engine) -> list[Any]:
-    return [row[0] for row in engine.store.raw("select id from {requests} order by id")]
+    """Of enqueues: a pool that comes over HTTP leaves its ticket beside them."""
+    found = [row[0] for row in engine.store.raw("select id from {requests} order by id")]
+    return [id for id in found if not id.startswith("register:")]
 
 
 def test_the_same_request_is_answered_the_same_and_writes_nothing(
@@ -154,3 +157,24 @@ def test_several_at_the_same_instant_end_with_one_insert_and_equal_answers(
 def test_one_engine_that_is_asked_by_several_threads_writes_once(engine: Engine) -> None:
     answers = fine(together(*[lambda: engine.enqueue([command()], request="r")] * 4))
     assert (all(answer == answers[0] for answer in answers), jobs(engine)) == (True, 1)
+
+
+# ── registrations ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_pool_that_registers_again_with_its_ticket_is_the_same_pool(engine: Engine, clock: FakeClock) -> None:
+    first, again = (engine.register(pool_info(ticket="t")).pool for _ in range(2))
+    assert first == again
+    assert [pool.id for pool in engine.pools()] == [first]
+    assert len(engine.pool_events()) == 1
+    others = {engine.register(pool_info(ticket=ticket)).pool for ticket in ("u", None, None)}
+    assert len(others | {first}) == 4
+
+
+def test_a_pool_that_was_given_up_and_comes_with_its_ticket_is_a_new_one(engine: Engine, clock: FakeClock) -> None:
+    first = engine.register(pool_info(ticket="t")).pool
+    engine.reap(first, 0)
+    second, again = (engine.register(pool_info(ticket="t")).pool for _ in range(2))
+    assert second == again != first
+    clock.advance(3601)
+    assert engine.register(pool_info(ticket="t")).pool != second  # after an hour nobody remembers

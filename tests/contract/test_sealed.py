@@ -11,6 +11,7 @@ from covey.core.model import PoolEvent
 from covey.core.view import Edit, Filter
 from covey.engine import sealing
 from covey.engine.engine import Engine
+from covey.engine.loans import Loan
 from covey.errors import CoveyError, Refused
 from covey.testing import HandPool, command
 from covey.testing.factories import child, pool_info
@@ -53,6 +54,8 @@ WRITING: dict[str, Verb] = {
     "beat": lambda engine, pool: engine.beat([pool.id, 77]),
     "turns": lambda engine, pool: refused_in(engine.turns([pool.said(held=[])])),
     "renew": lambda engine, pool: engine.renew(HELD, pool.id, held(engine).fence),
+    "release": lambda engine, pool: engine.release(HELD, pool.id, held(engine).fence),
+    "time_out": lambda engine, pool: engine.time_out(Loan(HELD, pool.id, held(engine).fence, False, 1.0, 9.0)),
     "settle": lambda engine, pool: engine.settle(HELD, pool.id, held(engine).fence, "success"),
     "lend": lambda engine, pool: engine.lend(pool.info),
     "stage": lambda engine, pool: engine.stage(1, pool.id, 1, []),
@@ -61,7 +64,7 @@ WRITING: dict[str, Verb] = {
 READING = {"close", "events", "history", "job", "jobs", "newest_id", "orphaned_pools", "pool_events", "pool_views"}
 READING |= {"pools", "queues", "settings", "status", "stirrings", "stored_settings", "tree", "wait", "wait_for", "wake"}
 READING |= {"output", "show_output", "shown_output", "hide_output"}  # files, not the database
-READING |= {"check_lendable", "ended", "queues_of", "token_rows", "tokens", "while_waiting", "why"}
+READING |= {"check_lendable", "ended", "queues_of", "token_rows", "tokens", "while_waiting", "why", "overdue_loans"}
 ELSEWHERE = {"enqueue_in"}  # needs a caller's connection: tests/app/callers
 
 

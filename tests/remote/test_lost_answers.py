@@ -82,6 +82,32 @@ def test_a58_a_pool_is_registered_once_although_the_answer_was_lost(
     assert pool.claim_one()
 
 
+@pytest.mark.parametrize("queues", [None, ("own",)])
+def test_a58_a_pool_is_registered_once_also_if_it_gave_up_in_between_and_may_see_some_queues_only(
+    engine: Engine, cutting: Cutting, queues: tuple[str, ...] | None
+) -> None:
+    token = engine.create_token("w", "worker", queues=queues)[1]
+    remote = Remote(cutting.url, token=token, patience_s=0)
+    try:
+        for _ in range(3):
+            cutting.cut("/v1/pools")
+            with pytest.raises(Unreachable):
+                remote.register(pool_info(queues=queues))
+        first = remote.register(pool_info(queues=queues))
+        assert [pool.id for pool in engine.pools()] == [first.pool]
+        assert len(engine.pool_events()) == 1
+        assert remote.register(pool_info(queues=queues)).pool != first.pool  # another one, and meant so
+        cutting.cut("/v1/pools")
+        with pytest.raises(Unreachable):
+            remote.register(pool_info(queues=queues))
+        ghost = max(pool.id for pool in engine.pools())
+        engine.reap(ghost, 0)  # given up before it was asked for again
+        assert remote.register(pool_info(queues=queues)).pool > ghost
+        assert len(engine.pools()) == 3
+    finally:
+        remote.close()
+
+
 def test_a58_leaving_reaping_and_enqueuing_are_asked_again_by_themselves(
     engine: Engine, remote: Remote, cutting: Cutting
 ) -> None:
@@ -105,8 +131,11 @@ def test_a58_leaving_reaping_and_enqueuing_are_asked_again_by_themselves(
 class Worker:
     """Somebody who speaks plain HTTP."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
         self._url = url
+        self._headers = {"content-type": "application/json"}
+        if token:
+            self._headers["authorization"] = f"Bearer {token}"
         self._http = urllib3.PoolManager(retries=False)
 
     def ask(self, path: str, **body: Any) -> tuple[int, Any]:
@@ -117,7 +146,7 @@ class Worker:
                     "POST",
                     self._url + path,
                     body=msgspec.json.encode(body),
-                    headers={"content-type": "application/json"},
+                    headers=self._headers,
                 )
             except urllib3.exceptions.HTTPError:
                 continue
@@ -196,7 +225,7 @@ def test_a58_the_end_of_a_cancelled_job_is_answered_again(engine: Engine, worker
     path, mine = worker.claim()
     engine.cancel([job.id])
     cutting.cut("/heartbeat")
-    assert worker.ask(f"{path}/heartbeat", **mine) == (200, {"cancelled": True})
+    assert worker.ask(f"{path}/heartbeat", **mine) == (200, {"cancelled": True, "reason": "cancelled"})
     cutting.cut("/complete")
     assert worker.ask(f"{path}/complete", **mine) == (200, {"id": job.id, "state": "cancelled"})
     assert (engine.job(job.id).pool, times(engine, job.id, "completed"), engine.pools()) == (None, 0, [])

@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +17,7 @@ from covey.engine.engine import Engine
 from covey.errors import StoreError
 from covey.testing import HandPool, check_queue, command
 from covey.testing.faults import Fork, ForkError, in_fork
+from covey.testing.lacking import need_root
 
 T = TypeVar("T")
 ANNA, BERT, TEAM = 54_001, 54_002, 54_100  # numbers that nobody has
@@ -26,9 +26,7 @@ ANNA, BERT, TEAM = 54_001, 54_002, 54_100  # numbers that nobody has
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A directory of the team, as docs/operations.md says: what is made there has its group."""
-    if os.getuid() != 0:
-        warnings.warn(pytest.PytestWarning("NOT RUN, two users of one queue: only root can be both"), stacklevel=1)
-        pytest.skip("NOT RUN: only root can be two users")
+    need_root("being two users of one queue")
     outer = Path(tempfile.mkdtemp(dir="/tmp"))
     outer.chmod(0o755)
     inner = outer / "team"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from covey.engine.engine import Engine
-from covey.env import hostname
+from covey.env import boot, hostname, start_ticks
 from covey.errors import StoreError
 from covey.log import Log
 from covey.pool import neighbours
 from covey.pool.neighbours import MISSED, Neighbours
 from covey.testing import HandPool, command
 from covey.testing.factories import pool_info
+from covey.worker import cgroup
 
 LEASE_S = 30.0
 
@@ -117,3 +120,30 @@ def test_after_an_outage_of_the_store_the_others_have_time_to_beat_again(
     assert len(engine.pools()) == 1
     watch(watcher, ticker, LEASE_S)
     assert engine.pools() == []
+
+
+def test_a_pool_s_double_that_never_spoke_does_not_take_its_group_along(
+    engine: Engine, watcher: Neighbours, ticker: Ticker, tmp_path: Path
+) -> None:
+    """Its first registration was written down and the answer lost: the same process is in the books twice."""
+    ticks = start_ticks(os.getpid()) or 0
+    group = tmp_path / cgroup.name(engine.database_id, os.getpid(), ticks)
+    group.mkdir()
+    killed = group / "cgroup.kill"  # what is written to end a group
+    me = pool_info(host=hostname(), boot=boot(), pid=os.getpid(), ticks=ticks, lease_s=LEASE_S, cgroup=str(group))
+    engine.register(me)
+    watcher.look(me=None)
+    watch(watcher, ticker, LEASE_S + 1)
+    assert (engine.pools(), killed.exists()) == ([], False)  # nothing but the double was there
+    double, living = engine.register(me).pool, HandPool(engine, me)
+    engine.beat([double])  # even if it was heard once
+    living.beat()
+    watcher.look(me=None)
+    for _ in range(4):
+        watch(watcher, ticker, LEASE_S / 2)
+        living.beat()
+    assert ([pool.id for pool in engine.pools()], killed.exists()) == ([living.id], False)
+    watch(
+        watcher, ticker, LEASE_S + 1
+    )  # the pool itself is frozen: its jobs go elsewhere, so its processes must not live
+    assert (engine.pools(), killed.exists()) == ([], True)

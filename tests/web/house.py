@@ -203,6 +203,7 @@ EXAMPLES: dict[str, Make] = {
     "reap": _pool("/reap", {"beat": 0}),
     "claim": lambda house, queue: ("/v1/jobs/claim", "", {"queues": [queue]}),
     "heartbeat": _held("heartbeat"),
+    "release": _held("release"),
     "complete": _held("complete"),
     "fail": _held("fail", error="no luck"),
     "spawn": _held("spawn", jobs=[{"command": "true"}]),

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from covey.compose import open_engine
+from covey.testing.serving import Served
 from covey.web.gatekeeper import is_loopback
 
 from .house import ROUTES, House, open_house
+from .process import answer, connected
 
 FOREIGN_PAGES = [
     [("sec-fetch-site", "cross-site")],
@@ -118,3 +121,53 @@ def test_which_addresses_only_this_machine_reaches() -> None:
     assert is_loopback(["127.0.0.1", "::1", "localhost", "127.3.2.1"])
     for wide in ("0.0.0.0", "::", "192.168.1.7", "box.example", ""):
         assert not is_loopback(["127.0.0.1", wide]), wide
+
+
+ABSOLUTE = [  # (request line's target, Host) → whether that is us
+    ("http://evil.example/v1/server", "localhost", False),
+    ("http://evil.example:8765/v1/server", "127.0.0.1", False),
+    ("HTTP://evil.example/v1/server", "localhost", False),
+    ("https://evil.example/v1/server", "localhost", False),
+    ("http://localhost@evil.example/v1/server", "localhost", False),
+    ("http://evil.example", "localhost", False),
+    ("http://evil.example?x", "localhost", False),
+    ("http://localhost.evil.example/v1/server", "localhost", False),
+    ("http://evil.example/v1/server", "evil.example", False),
+    ("http://evil.example/v1/server", None, False),
+    ("http://localhost/v1/server", None, False),
+    ("//evil.example/v1/server", "localhost", False),
+    ("*", "localhost", False),
+    ("http://localhost/v1/server", "localhost", True),
+    ("http://127.0.0.1:8765/v1/server", "localhost", True),
+    ("http://[::1]:8765/v1/server", "localhost", True),
+    ("http://localhost/v1/server", "evil.example", True),  # the header is to be ignored then
+    ("/v1/server", "localhost", True),
+]
+
+
+def test_a83_a_host_in_the_request_line_is_the_one_that_is_meant(tmp_path: Path) -> None:
+    served = Served(lambda: open_engine(str(tmp_path / "queue.db")), socket=True)
+    try:
+        port = int(served.url.rpartition(":")[2])
+        for target, host, is_ours in ABSOLUTE:
+            lines = [f"GET {target} HTTP/1.1", "Connection: close"] + ([f"Host: {host}"] if host is not None else [])
+            with connected(port, "\r\n".join([*lines, "", ""]).encode()) as connection:
+                said = answer(connection)
+            status = int(said.split(b" ", 2)[1])
+            assert (status == 200) == is_ours, (target, host, said)
+            assert status in (200, 400, 404, 421), (target, host, said)
+            if "evil" in target and target.startswith("http"):
+                assert status in (400, 421), (target, host, said)
+            assert is_ours or b"database_id" not in said
+        body = b'{"for_s": 1}'
+        lines = [
+            "POST http://evil.example/v1/queues/own/pause HTTP/1.1",
+            "Host: localhost",
+            "Connection: close",
+            f"Content-Length: {len(body)}",
+            "Upgrade: websocket",
+        ]
+        with connected(port, "\r\n".join([*lines, "", ""]).encode() + body) as connection:
+            assert answer(connection).startswith(b"HTTP/1.1 421")
+    finally:
+        served.close()

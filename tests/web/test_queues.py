@@ -198,3 +198,123 @@ def test_scoped_routes_are_those_that_look_at_queues() -> None:
         "reap", "all_events", "status", "pool_views", "pool_events", "stop_pools", "set_setting", "unset_setting",
     }  # fmt: skip
     assert ENDPOINTS["stream"].scoped
+
+
+# ── names, which are unique in all queues together ──────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["key", "unique_key"])
+@pytest.mark.parametrize("if_exists", ["error", "return"])
+@pytest.mark.parametrize("way", ["jobs", "specs"])
+def test_a_name_that_is_taken_in_another_queue_gives_nothing_away(
+    guarded: House, limited: dict[str, str], name: str, if_exists: str, way: str
+) -> None:
+    (made,) = guarded.engine.enqueue([command(queue="other", **{name: "secret-name"})])
+    (mine,) = guarded.engine.enqueue([command(queue="own", **{name: "own-name"})])
+
+    def enqueue(key: str, token: str) -> Any:
+        if way == "jobs":
+            job = {"command": "true", "queue": "own", name: key, "if_exists": if_exists}
+            return guarded.ask("POST", "/v1/jobs", {"jobs": [job], "request": key}, token=token)
+        spec = msgspec.to_builtins(command(queue="own", if_exists=if_exists, **{name: key}))
+        return guarded.ask("POST", "/v1/jobs/specs", {"specs": [spec], "request": key}, token=token)
+
+    said = enqueue("secret-name", limited["client"])
+    assert (said.status, said.code) == (409, "duplicate")
+    assert said.json["error"]["message"] == "the key 'secret-name' is taken in another queue; choose another one"
+    assert said.json["error"]["job_id"] is None
+    seen = enqueue("own-name", limited["client"])
+    found = seen.json["error"]["job_id"] if if_exists == "error" else seen.json[0]["id"]
+    assert found == mine.id
+    whole = enqueue("secret-name", guarded.token("client"))
+    found = whole.json["error"]["job_id"] if if_exists == "error" else whole.json[0]["id"]
+    assert found == made.id
+
+
+def test_another_queues_key_and_a_key_that_nobody_has_are_answered_in_the_same_words(
+    guarded: House, limited: dict[str, str]
+) -> None:
+    guarded.engine.enqueue([command(queue="other", key="secret-name")])
+
+    def said(ref: str) -> list[Any]:
+        asked: list[tuple[str, str, Any, str]] = [
+            ("GET", f"/v1/jobs/{ref}{tail}", None, "read")
+            for tail in ("", "/history", "/output", "/why", "/events", "/tree")
+        ]
+        asked += [
+            ("GET", f"/v1/stream?job={ref}", None, "read"),
+            ("PATCH", f"/v1/jobs/{ref}", {"priority": 1}, "client"),
+        ]
+        asked += [("POST", f"/v1/jobs/{verb}", {"refs": [ref]}, "client") for verb in ("cancel", "retry", "remove")]
+        answers = [guarded.ask(method, path, body, token=limited[role]) for method, path, body, role in asked]
+        return [(answer.status, answer.body.replace(ref.encode(), b"X")) for answer in answers]
+
+    assert said("secret-name") == said("nobody-s-name")
+    assert {status for status, _ in said("secret-name")} == {404}
+
+
+@pytest.mark.parametrize("name", ["key", "unique_key"])
+@pytest.mark.parametrize("way", ["loan", "turn"])
+def test_what_is_spawned_under_a_name_of_another_queue_is_refused_and_holds_nobody_back(
+    guarded: House, limited: dict[str, str], name: str, way: str
+) -> None:
+    (made,) = guarded.engine.enqueue([command(queue="other", **{name: "secret-name"})])
+    job, pool, fence = guarded.jobs["own"]
+    if way == "loan":
+        asked = {"pool": pool, "fence": fence, "relation": "after", "jobs": [{"command": "true", name: "secret-name"}]}
+        assert guarded.ask("POST", f"/v1/jobs/{job}/spawn", asked, token=limited["worker"]).status == 200
+        done = guarded.ask("POST", f"/v1/jobs/{job}/complete", {"pool": pool, "fence": fence}, token=limited["worker"])
+    else:
+        spawn = ["after", msgspec.to_builtins(command(**{name: "secret-name"})), None, None, "success", ["other"]]
+        report = [job, fence, "success", *[None] * 10, [spawn]]
+        turn = {"pool": pool, "database_id": guarded.engine.database_id, "number": 2, "reports": [report]}
+        done = guarded.ask("POST", f"/v1/pools/{pool}/turn", turn, token=limited["worker"])
+    assert done.status == 200
+    found = guarded.engine.job(job)
+    assert (found.state, found.error) == (
+        "dead",
+        "what it spawned was refused: the key 'secret-name' is taken in another queue; choose another one",
+    )
+    assert guarded.engine.job(made.id).state == "pending"
+
+
+def test_a_child_s_name_that_is_taken_in_another_queue_is_refused_too(guarded: House, limited: dict[str, str]) -> None:
+    guarded.engine.enqueue([command(queue="other", unique_key="secret-name")])
+    job, pool, fence = guarded.jobs["own"]
+    asked = {"pool": pool, "fence": fence, "jobs": [{"command": "true", "unique_key": "secret-name"}]}
+    assert guarded.ask("POST", f"/v1/jobs/{job}/spawn", asked, token=limited["worker"]).status == 200
+    guarded.ask("POST", f"/v1/jobs/{job}/complete", {"pool": pool, "fence": fence}, token=limited["worker"])
+    assert guarded.engine.job(job).state == "dead"
+
+
+def test_whoever_may_see_all_queues_holds_back_a_job_of_any_by_its_name(guarded: House) -> None:
+    (made,) = guarded.engine.enqueue([command(queue="other", unique_key="all-s-name")])
+    job, pool, fence = guarded.jobs["own"]
+    asked = {
+        "pool": pool,
+        "fence": fence,
+        "relation": "after",
+        "jobs": [{"command": "true", "unique_key": "all-s-name"}],
+    }
+    worker = guarded.token("worker")
+    children = {"pool": pool, "fence": fence, "jobs": [{"command": "true"}]}
+    for each in (asked, children):
+        assert guarded.ask("POST", f"/v1/jobs/{job}/spawn", each, token=worker).status == 200
+    guarded.ask("POST", f"/v1/jobs/{job}/complete", {"pool": pool, "fence": fence}, token=worker)
+    assert [guarded.engine.job(id).state for id in (job, made.id)] == ["waiting", "blocked"]
+
+
+@pytest.mark.parametrize("way", ["jobs", "specs"])
+def test_a_request_of_200_characters_is_one_and_a_longer_one_is_refused(guarded: House, way: str) -> None:
+    token = guarded.token("client")
+    path = {"jobs": "/v1/jobs", "specs": "/v1/jobs/specs"}[way]
+    for length in (1, 198, 199, 200):
+        for text in ("x" * length, "ü" * length):
+            spec: Any = {"command": "true"} if way == "jobs" else msgspec.to_builtins(command())
+            first, again = (guarded.ask("POST", path, {way: [spec], "request": text}, token=token) for _ in range(2))
+            assert (first.status, first.json) == (200, again.json), length
+    other = guarded.ask("POST", path, {way: [spec, spec], "request": text}, token=token)
+    assert (other.status, f"the request '{text}' was answered before" in other.json["error"]["message"]) == (400, True)
+    said = guarded.ask("POST", path, {way: [spec], "request": "x" * 201}, token=token)
+    assert (said.status, said.code) == (400, "invalid_input")
+    assert "200" in said.json["error"]["message"]

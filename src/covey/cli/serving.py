@@ -105,8 +105,9 @@ def start(
 
 @contextlib.contextmanager
 def _watching(engine: Engine, log: Log) -> Iterator[None]:
-    """Pools that are lost are given up by somebody, even while no other pool runs."""
+    """Pools that are lost are given up by somebody, even while no other pool runs; loans that are out of time too."""
     from ..pool.neighbours import Neighbours
+    from ..web.lending import end_overdue
 
     stop = threading.Event()
     neighbours = Neighbours(engine, engine.database_id, log)
@@ -115,6 +116,8 @@ def _watching(engine: Engine, log: Log) -> Iterator[None]:
         while not stop.wait(engine.look_s):
             try:
                 neighbours.look(me=None)
+                for loan in end_overdue(engine):
+                    log.timed_out(loan.job, loan.timeout_s or 0.0)
             except (CoveyError, OSError) as error:
                 log.store_failed(error)
 

@@ -10,11 +10,13 @@ from .model import Child, Kind, Reply, Spec, State
 from .view import JobView
 
 MAX_WAIT_S = 60.0
+MOST_JOBS = 100_000  # in one request
 
 Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]  # of a job, a pool, a fence
 Limit = Annotated[int, Meta(ge=1, le=10_000)]  # rows in one answer
 Seconds = Annotated[float, Meta(ge=0, le=MAX_WAIT_S)]  # of a wait
 Ref = Annotated[str, Meta(min_length=1)] | Number
+RequestId = Annotated[str, Meta(min_length=1, max_length=200)]  # of the asker's own choosing
 
 
 class Said(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -86,6 +88,7 @@ class ClaimAsk(Said):
     kinds: Annotated[tuple[Kind, ...], Meta(min_length=1)] = ("command",)
     lease_s: Annotated[float, Meta(ge=3, le=86_400)] = 60.0
     name: Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[ -~]+$")] = "worker"
+    request: RequestId | None = None  # asked again under the same name, what was lent is lent, not one job more
 
 
 class WaitParameter(Said):
@@ -101,6 +104,9 @@ class Lent(Struct, frozen=True):
     attempt: int
     job: JobView
     children: list[Child] | None = None  # a join: how they ended, in the order of spawning
+    timeout_s: float | None = (
+        None  # the run is stopped when it has taken so long; None: it may take as long as it likes
+    )
 
 
 class Claimed(Struct, frozen=True):
@@ -114,6 +120,13 @@ class Holding(Said):
 
 class Still(Struct, frozen=True):
     cancelled: bool  # stop it, then report it with any outcome
+    reason: str | None = None  # why: "cancelled", or that it timed out
+
+
+class Released(Struct, frozen=True):
+    """The job is handed back, at no cost to its attempts."""
+
+    id: int
 
 
 class Complete(Said):
@@ -140,7 +153,7 @@ class Fail(Said):
 class SpawnAsk(Said):
     pool: Number
     fence: Number
-    jobs: list[dict[str, Any]]
+    jobs: Annotated[list[dict[str, Any]], Meta(max_length=MOST_JOBS)]
     relation: Literal["child", "sibling", "after"] = "child"
     after: int | None = None  # how many were spawned before, as the last answer said: so the same twice counts once
 
@@ -167,17 +180,15 @@ class Outcome(Struct, frozen=True):
 class Enqueue(Said):
     """Specs as Covey's own clients make them."""
 
-    specs: list[Spec]
-    request: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    specs: Annotated[list[Spec], Meta(max_length=MOST_JOBS)]
+    request: RequestId | None = None
 
 
 class EnqueueJobs(Said):
     """Jobs as people write them: the objects that `covey enqueue` takes, one or many; all are stored or none is."""
 
-    jobs: list[dict[str, Any]]
-    request: Annotated[str, Meta(min_length=1, max_length=200)] | None = (
-        None  # the same again within an hour returns the same answer and stores nothing
-    )
+    jobs: Annotated[list[dict[str, Any]], Meta(max_length=MOST_JOBS)]
+    request: RequestId | None = None  # the same again within an hour returns the same answer and stores nothing
 
 
 class Refs(Said):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import UNSET
@@ -18,6 +18,7 @@ from .model import KINDS, MAX_PAYLOAD, MODES, ON_ERROR, Report, Spec
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,199}")
 YEAR_10000 = 253_402_300_800 * 1_000_000
 LONGEST_BACKOFF_S = 1e9
+MAX_LABELS = 1000
 
 
 def check_spec(spec: Spec) -> Spec:
@@ -34,6 +35,7 @@ def check_spec(spec: Spec) -> Spec:
         check_text(spec.cwd, "cwd", most=4096)
     if spec.created_by is not None:
         check_text(spec.created_by, "created_by", most=200)
+    check_labels(spec.labels)
     for name, value in (spec.labels or {}).items():
         check_text(name, "label", most=100)
         check_text(value, f"label {name!r}", most=1000)
@@ -50,6 +52,11 @@ def check_spec(spec: Spec) -> Spec:
     if spec.args is not None:
         check_args(spec)
     return spec
+
+
+def check_labels(labels: Mapping[str, str] | None) -> None:
+    if labels is not None and len(labels) > MAX_LABELS:
+        raise InvalidInput(f"labels: at most {MAX_LABELS:,}, got {len(labels):,}")
 
 
 def check_tree(spec: Spec) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 State = Literal["scheduled", "blocked", "pending", "processing", "waiting", "failed", "completed", "dead", "cancelled"]
 Kind = Literal["command", "sync", "async"]
@@ -36,6 +36,8 @@ MAX_INTERRUPTIONS = 10
 LONELY_INTERRUPTIONS = 3  # from here on a job is claimed only for an idle worker
 MAX_DEPTH = 1  # of trees whose queue says nothing else: children, but no grandchildren
 MAX_FAILED = 100  # siblings that did not complete, as a run is told of them
+MAX_REPORTS = 100_000  # in one turn, and of whatever else it lists …
+MAX_HELD = 1_000_000  # … but for what its pool holds
 MAX_OUTCOMES = 16 << 20  # bytes of children's results that one join is handed; it must ask for the rest
 
 
@@ -86,6 +88,7 @@ class Spawn(Struct, array_like=True, frozen=True):
     queue: str | None = None  # None: the one of the job that spawns it
     priority: int | None = None  # None: that of the job that spawns it
     when: When = "success"  # after: run once the root has completed, or however it ended
+    within: tuple[str, ...] | None = None  # set by a server: who asks may see these queues only
 
 
 class Enqueued(Struct, frozen=True):
@@ -261,6 +264,7 @@ class PoolInfo(Struct, frozen=True, kw_only=True):
     types: dict[str, int] | None = None  # queue → workers, if it has worker types
     log: str | None = None  # its log file, on its host
     cgroup: str | None = None  # the control group that holds its processes, on its host
+    ticket: str | None = None  # of this registration: with the same one again it is the same pool
 
 
 class Registered(Struct, frozen=True):
@@ -276,12 +280,12 @@ class Turn(Struct, kw_only=True):
     pool: int
     database_id: str
     number: int
-    reports: list[Report] = []
-    wants: list[Want] = []  # one per worker type; none while it stops
-    held: list[Held] | None = None  # with timed beats, and after a lost answer
-    workers: list[WorkerState] | None = None
+    reports: Annotated[list[Report], Meta(max_length=MAX_REPORTS)] = []
+    wants: Annotated[list[Want], Meta(max_length=MAX_REPORTS)] = []  # one per worker type; none while it stops
+    held: Annotated[list[Held], Meta(max_length=MAX_HELD)] | None = None  # with timed beats, and after a lost answer
+    workers: Annotated[list[WorkerState], Meta(max_length=MAX_REPORTS)] | None = None
     given_up: dict[str, str] | None = None  # beside `workers`: what cannot start → why
-    events: list[PoolEvent] = []
+    events: Annotated[list[PoolEvent], Meta(max_length=MAX_REPORTS)] = []
     draining: bool = False
     zygote: tuple[int, int] | None = None
 

@@ -83,6 +83,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
     Endpoint(
         name="register",
         method="POST",
+        repeatable=True,
         path="/v1/pools",
         about="A pool is known and may take turns.",
         role="worker",
@@ -149,7 +150,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         name="claim",
         method="POST",
         path="/v1/jobs/claim",
-        about="One job with a lease of its own, for a worker in any language.",
+        about="One job with a lease of its own, for a worker in any language. With a request it can be asked again.",
         role="worker",
         takes=bodies.ClaimAsk,
         query=bodies.WaitParameter,
@@ -160,7 +161,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         method="POST",
         repeatable=True,
         path="/v1/jobs/{ref}/heartbeat",
-        about="The lease begins anew; says whether the job was cancelled.",
+        about="The lease begins anew; says whether the run must be stopped: cancelled, or out of time.",
         role="worker",
         takes=bodies.Holding,
         gives=bodies.Still,
@@ -186,6 +187,15 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         takes=bodies.Fail,
         gives=bodies.Outcome,
         limit=MAX_TURN,
+    ),
+    Endpoint(
+        name="release",
+        method="POST",
+        path="/v1/jobs/{ref}/release",
+        about="The job is handed back, at no cost to its attempts.",
+        role="worker",
+        takes=bodies.Holding,
+        gives=bodies.Released,
     ),
     Endpoint(
         name="spawn",
@@ -479,7 +489,7 @@ CODES: dict[str, tuple[type[errors.CoveyError], int]] = {
 def failure_of(error: errors.CoveyError) -> tuple[int, bodies.Failed]:
     """(HTTP status, what the other side is told)."""
     code = next(code for code, (kind, _) in CODES.items() if isinstance(error, kind))
-    return CODES[code][1], bodies.Failed(bodies.Failure(code, str(error), getattr(error, "job_id", None)))
+    return CODES[code][1], bodies.Failed(bodies.Failure(code, str(error), getattr(error, "job_id", None) or None))
 
 
 def error_of(failure: bodies.Failure) -> errors.CoveyError:

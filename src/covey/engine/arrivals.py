@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from ..core.model import Enqueued, Spec
 from ..errors import Duplicate
 from ..store.families import Place
 from ..store.store import Store
-from .spawns import Queues, starts_at
+from .spawns import Queues, refuse_foreign, starts_at
 
 
-def admit(specs: Sequence[Spec], *lookers: Store) -> list[int | None]:
-    """For each spec the id of the job that has its key already (in the eyes of any), or None if it is new."""
+def admit(specs: Sequence[Spec], *lookers: Store, within: Container[str] | None = None) -> list[int | None]:
+    """For each spec the id of the job that has its key already (in the eyes of any), or None if it is new.
+
+    Who may see these queues only (``within``) is told of another's job that it is there, and no more: keys are unique
+    in all queues together.
+    """
     answers: list[int | None] = []
     seen: dict[tuple[str, str | None], int] = {}
     for place, spec in enumerate(specs):
         taken = next((id for id in (_holder(spec, store) for store in lookers) if id is not None), None)
+        if taken is not None and within is not None:
+            refuse_foreign(lookers[0], taken, spec.key or spec.unique_key, within)
         for name in (("key", spec.key), ("unique_key", spec.unique_key)):
             if name[1] is not None:
                 if taken is None and name in seen:

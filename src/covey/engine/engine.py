@@ -45,11 +45,18 @@ class Engine(Loans, Views, Tokens, Live):
 
     # ── enqueue ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def enqueue(self, specs: Sequence[Spec], *, request: str | None = None) -> list[Enqueued]:
+    def enqueue(
+        self,
+        specs: Sequence[Spec],
+        *,
+        request: str | None = None,
+        token: int = 0,
+        within: tuple[str, ...] | None = None,
+    ) -> list[Enqueued]:
         """All of them are on disk, in order, or none is.
 
         With a ``request``, a name that the caller chose for this very call, the same again is answered the same and
-        writes nothing, for an hour.
+        writes nothing, for an hour. ``token`` and ``within``: whose it is, and the only queues that he may see.
         """
         for spec in specs:
             check.check_spec(spec)
@@ -59,21 +66,23 @@ class Engine(Loans, Views, Tokens, Live):
             id = self._express(specs[0])
             if id is not None:
                 return [Enqueued(id)]
-        return self._enqueue(specs, request) if specs else []
+        return self._enqueue(specs, request, token, within) if specs else []
 
     @repeated
     def _express(self, spec: Spec) -> int | None:
         return self.store.insert_express(spec, self.clock())
 
     @repeated
-    def _enqueue(self, specs: Sequence[Spec], request: str | None) -> list[Enqueued]:
+    def _enqueue(
+        self, specs: Sequence[Spec], request: str | None, token: int, within: tuple[str, ...] | None
+    ) -> list[Enqueued]:
         with self.store.transaction():
             now = self.clock()
             queues = Queues(self.store)
             refuse(queues.sealed)
-            if request is not None and (before := requests.take(self.store, request, specs, now)) is not None:
+            if request is not None and (before := requests.take(self.store, request, specs, now, token)) is not None:
                 return before
-            answers = arrivals.admit(specs, self.store)
+            answers = arrivals.admit(specs, self.store, within=within)
             fresh = arrivals.fresh(specs, answers)
             self._add_queues({spec.queue for spec in fresh}, now)
             ids = arrivals.insert(fresh, now, self.store, queues)
@@ -81,7 +90,7 @@ class Engine(Loans, Views, Tokens, Live):
                 self.store.ring_for((spec.queue, spec.kind, spec.priority) for spec in fresh)
             enqueued = arrivals.named(answers, ids)
             if request is not None:
-                requests.answer(self.store, request, enqueued)
+                requests.answer(self.store, request, enqueued, token)
             failpoint("enqueue.before_commit")
         failpoint("enqueue.after_commit")
         self._known_queues.update(spec.queue for spec in fresh)

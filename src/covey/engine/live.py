@@ -36,7 +36,7 @@ class Live:
     def show_output(self, pool: int, job: int, fence: int, stdout: str, stderr: str) -> None:
         """More of what a run writes that has no directory here: it can be followed from now on."""
         view = self.job(job)
-        if view.pool != pool or view.fence not in (fence, fence + 1):
+        if view.pool != pool or fence != view.fence - (view.state == "cancelled"):  # a cancel raises it by one
             raise LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")
         for stream, text in (("out", stdout), ("err", stderr)):
             live_file(self.store.dialect.side, job, fence, stream).append(text.encode("utf-8", "replace"), MOST_LIVE)

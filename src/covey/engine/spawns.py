@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from random import Random
 
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..core import check, tree
 from ..core.machine import SECOND, Signal, decide
 from ..core.model import MAX_DEPTH, Report, Row, Spec
-from ..errors import CoveyError, Refused
+from ..errors import CoveyError, Duplicate, Refused
 from ..store.families import Place
 from ..store.store import Store
 
@@ -46,6 +46,7 @@ class Spawning:
     def __init__(self, store: Store, row: Row, report: Report, *, now: int, rng: Random, add_queues: AddQueues) -> None:
         self.store, self.row, self.now, self.rng = store, row, now, rng
         self.opened = 0
+        self._within = next((spawn.within for spawn in report.spawned or () if spawn.within is not None), None)
         try:
             plan = self._plan(report)
             uncles = self._uncles(plan)
@@ -82,6 +83,8 @@ class Spawning:
             return plan
         keys = [spec.unique_key for spec in named] + [spec.unique_key for spec, _ in plan.uncles]
         self._holders = dict(self.store.ask("ids_of_unique_keys", keys=json.dumps(keys)))
+        for key, id in self._holders.items():
+            self._check_sight(id, key)
         taken = set(self._holders)
         children, siblings = _unique(plan.children, taken), _unique(plan.siblings, taken)
         return tree.Plan(children, siblings, plan.uncles, plan.mode)
@@ -122,11 +125,17 @@ class Spawning:
         row = None if id is None else self.store.row(id)
         if row is None:
             return None
+        self._check_sight(row.id, spec.key)
         if row.parent_id is not None:
             raise Refused(f"the unique_key {spec.unique_key!r} belongs to job {row.id}, a child; use another one")
         (task, args), *_ = self.store.ask("call_of", id=row.id)
         _refuse_other_call(spec, task, args, f"job {row.id}")
         return row
+
+    def _check_sight(self, id: int, key: str | None) -> None:
+        """A job of another queue neither stands for what is spawned here nor is held back by it."""
+        if self._within is not None:
+            refuse_foreign(self.store, id, key, self._within)
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -194,6 +203,13 @@ class Spawning:
         if holder.state != "blocked":
             self.store.change(holder, decide(holder, Signal("block"), self.now, self.rng), self.now)
         self.store.ask("lower_seq", id=holder.id, seq=self.row.seq)
+
+
+def refuse_foreign(store: Store, id: int, key: str | None, within: Container[str]) -> None:
+    """Duplicate, without its id, if that job is of another queue than these."""
+    row = store.row(id)
+    if row is None or row.queue not in within:
+        raise Duplicate(f"the key {key!r} is taken in another queue; choose another one", 0)
 
 
 def starts_at(spec: Spec, now: int) -> int | None:

@@ -20,7 +20,7 @@ from ..store.dialect import Listener
 from ..store.sharing import follow
 from ..store.taking import Taken
 from ..store.waiting import Found, Sought
-from . import duties, leftovers, sealing
+from . import duties, leftovers, requests, sealing
 from .again import repeated
 from .claims import Claims, most_of
 from .lanes import Lanes
@@ -77,7 +77,7 @@ class Turns(Reports):
     # ── arriving and leaving ────────────────────────────────────────────────────────────────────────────────────────
 
     def register(self, info: PoolInfo) -> Registered:
-        """The pool is known and may take turns."""
+        """The pool is known and may take turns; with a ticket once, however often it is asked, for an hour."""
         pool, stored = self._register(info)
         settings = config.effective(stored)
         self._polls = settings["poll_seconds"], settings["max_poll_seconds"]
@@ -88,8 +88,13 @@ class Turns(Reports):
     def _register(self, info: PoolInfo) -> tuple[int, dict[str, str]]:
         with writing(self.store):
             now = self.clock()
-            pool = self.store.add_pool(info, now)
-            self.store.event("pool_started", now=now, pool=pool, text=f"{info.name} (pid {info.pid} on {info.host})")
+            pool = None if info.ticket is None else requests.registered(self.store, info.ticket, now)
+            if pool is None:
+                pool = self.store.add_pool(info, now)
+                text = f"{info.name} (pid {info.pid} on {info.host})"
+                self.store.event("pool_started", now=now, pool=pool, text=text)
+                if info.ticket is not None:
+                    requests.register(self.store, info.ticket, pool)
             settings = {key: value for key, value in self.store.ask("config") if key in config.SETTINGS}
             failpoint("register.before_commit")
         return pool, settings

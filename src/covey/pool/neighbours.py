@@ -81,9 +81,16 @@ class Neighbours:
     def _end_processes(self, pool: LostPool) -> int:
         """Nothing that it started lives on this host; how many had to be killed, as far as we know them."""
         killed = family.kill_marked(f"{self._database_id}:{pool.id}:")
-        if pool.cgroup and os.path.basename(pool.cgroup) == cgroup.name(self._database_id, pool.pid, pool.ticks):
+        named = pool.cgroup and os.path.basename(pool.cgroup) == cgroup.name(self._database_id, pool.pid, pool.ticks)
+        if pool.cgroup and named and not self._is_in_use(pool):
             cgroup.end(pool.cgroup)
         return killed
+
+    def _is_in_use(self, pool: LostPool) -> bool:
+        """Whether the group is a living pool's that goes by another number, because it never heard of this one."""
+        if not alive(pool.pid, pool.ticks):
+            return False
+        return pool.beat == 0 or any(each.cgroup == pool.cgroup and each.id != pool.id for each in self._source.pools())
 
     def _look_for_orphans(self, now: float) -> None:
         """Jobs of a pool that was struck off are handed back a lease later: by then it has noticed, or it is gone."""

@@ -68,7 +68,7 @@ class Remote:
         self._seen: int | None = None
         self._turn = 0  # the last one that was begun
         self._kinds: tuple[Kind, ...] = KINDS
-        self._doubtful = False  # whether we may be in the books under a name that we were not told
+        self._ticket: str | None = None  # of a registration that was not answered yet
         self._info: bodies.ServerInfo | None = None
 
     @property
@@ -95,28 +95,15 @@ class Remote:
     # ── what a pool needs ───────────────────────────────────────────────────────────────────────────────────────────
 
     def register(self, info: PoolInfo) -> Registered:
-        """The pool is known, once: if an answer got lost, what the server wrote down for it is struck off first."""
-        self._kinds, self._turn = info.kinds, 0
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                if self._doubtful:
-                    self._strike_off(info)
-                registered: Registered = self._ask("register", info)
-            except Unreachable as error:
-                self._doubtful |= not isinstance(error, NotSent)
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(PAUSE_S[0])
-            else:
-                self._doubtful = False
-                return registered
+        """The pool is known, once: after a lost answer, however long ago, it comes again with the same ticket.
 
-    def _strike_off(self, info: PoolInfo) -> None:
-        """Else the others would give it up for its silence, and end what belongs to the same process."""
-        for pool in self.pools():
-            if (pool.boot, pool.pid, pool.ticks) == (info.boot, info.pid, info.ticks):
-                self.leave(pool.id)
+        Else the others would give up what the server wrote down for it, and end what belongs to the same process.
+        """
+        self._kinds, self._turn = info.kinds, 0
+        self._ticket = info.ticket or self._ticket or os.urandom(16).hex()
+        registered: Registered = self._ask("register", replace(info, ticket=self._ticket))
+        self._ticket = None
+        return registered
 
     def turn(self, turn: Turn) -> Reply:
         self._turn = turn.number
@@ -187,6 +174,10 @@ class Remote:
             check.check_spec(spec)
         if not specs:
             return []
+        if len(specs) > bodies.MOST_JOBS:
+            raise TooLarge(
+                f"{len(specs):,} jobs in one enqueue, a server takes {bodies.MOST_JOBS:,}; send them in parts"
+            )
         if request is not None:
             check.check_text(request, "request", most=200)
         asked = bodies.Enqueue(specs=list(specs), request=os.urandom(16).hex() if request is None else request)

@@ -558,8 +558,21 @@ select spawn from {staged} where job_id = :job and fence = :fence order by no
 -- Whether the pool was made for one job that a worker took over HTTP.
 select 1 from {pools} where id = :pool and host = 'http' and pid = 0
 
--- name: was_reported
-select count(*) from {attempts} where job_id = :job and fence = :fence and pool = :pool
+-- name: loan
+-- The job as it is lent to that pool, and what decides when its time is over.
+select j.id, j.pool, j.fence, j.state, j.timeout_s, j.tree_deadline_at, j.claimed_at
+from {jobs} j join {pools} o on o.id = j.pool
+where j.id = :job and j.pool = :pool and o.host = 'http' and o.pid = 0 and j.claimed_at is not null
+
+-- name: timed_loans
+-- Every loan that has a time-out. Pools are few, and what each holds is found by an index.
+select j.id, j.pool, j.fence, j.state, j.timeout_s, j.tree_deadline_at, j.claimed_at
+from {pools} o join {jobs} j on j.pool = o.id
+where o.host = 'http' and o.pid = 0 and j.pool is not null and j.state = 'processing' and j.claimed_at is not null
+  and (j.timeout_s is not null or j.tree_deadline_at is not null)
+
+-- name: outcome_of_run
+select outcome, pool from {attempts} where job_id = :job and fence = :fence
 
 -- name: unstage
 delete from {staged} where job_id = :job and fence <= :fence

@@ -54,7 +54,7 @@ def check_pool(info: PoolInfo) -> PoolInfo:
         raise InvalidInput(f"lease_s {info.lease_s!r}: from {LEASE_S[0]:g} to {LEASE_S[1]:g} seconds")
     if not 0 <= info.count <= MOST_COUNT:
         raise InvalidInput(f"count {info.count}: from 0 to {MOST_COUNT:,} workers")
-    for name in ("name", "host", "boot", "version", "app", "log", "cgroup"):
+    for name in ("name", "host", "boot", "version", "app", "log", "cgroup", "ticket"):
         text = getattr(info, name)
         if text is not None and (len(text) > LONGEST or "\x00" in text):
             raise InvalidInput(f"{name}: at most {LONGEST:,} characters, none of them NUL")

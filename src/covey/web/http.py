@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import re
 import resource
 import sys
 import termios
@@ -21,6 +22,7 @@ MOST_HEAD = 32 << 10  # bytes of request line and headers
 HEAD_S = 10.0  # for them to arrive
 STUCK_S = 15.0  # a reader that takes nothing for so long is cut
 SPARE = 100  # descriptors that are not for connections
+_AUTHORITY = re.compile(rb"[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#]*)")
 
 
 @cache
@@ -102,7 +104,18 @@ class Careful(HttpToolsProtocol):
         self._is_head, self._head = False, 0
         self._stop(self._deadline)
         self._deadline = None
+        self._name_host()
         super().on_headers_complete()
+
+    def _name_host(self) -> None:
+        """The host of a request line in the absolute form is the one that is meant, whatever the header says (RFC 9112,
+        3.2.2): a page of another site must not pass for ours by it. Who names no host, or two, is refused later."""
+        if self.url.startswith(b"/"):
+            return
+        authority = _AUTHORITY.match(self.url)
+        meant = authority[1] if authority else b""
+        # Also emptied in place: the list is already part of what the application is told.
+        self.headers[:] = [(name, meant if name == b"host" else value) for name, value in self.headers]
 
     def on_message_complete(self) -> None:
         if not self.parser.should_upgrade():

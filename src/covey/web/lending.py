@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from .. import __version__
 from ..core import bodies, codec
@@ -14,34 +17,101 @@ from ..core.check import check_spec
 from ..core.model import Child, Output, PoolInfo, Spawn
 from ..core.objects import FIELDS, spec_of
 from ..engine.engine import Engine
-from ..errors import InvalidInput, NotFound
+from ..engine.loans import Loan
+from ..errors import CoveyError, InvalidInput, LeaseLost, NotFound
 from ..worker.output import Capture
 
 if TYPE_CHECKING:
     from .desk import Desk
+    from .gatekeeper import Guest
     from .hub import Hub
 
 AGAIN_S = 1.0  # between two looks while nothing rings
+NAMED_S = 5.0  # for so long what was lent to somebody who hung up waits for him, if he gave it a name
+MOST_NAMED = 1000  # names of claims that are remembered
 
 
 class Lending:
+    """Used from one event loop. Who hangs up while something is lent to him leaves nothing lent."""
+
     def __init__(self, desk: Desk, hub: Hub) -> None:
         self._desk, self._hub = desk, hub
+        self._named: dict[str, Lend] = {}  # what was lent under a name of the asker's, the oldest first
+        self._leaving: set[asyncio.Task[None]] = set()
 
     async def claim(
-        self, ask: bodies.ClaimAsk, wait_s: float, admit: Callable[[], Awaitable[Any]]
+        self, ask: bodies.ClaimAsk, wait_s: float, admit: Callable[[], Awaitable[Guest]]
     ) -> bodies.Lent | None:
         """A job, as soon as there is one; None if there was none in time."""
         deadline = time.monotonic() + wait_s
         while True:
             seen = self._hub.seen
-            await admit()
-            if (lent := await self._desk.ask(lambda engine: _lend(engine, ask))) is not None:
+            guest = await admit()
+            name = None if ask.request is None else f"{guest.token}:{ask.request}"
+            if (lent := await self._again(name, ask) or await self._lend(name, ask)) is not None:
                 return lent
             left_s = deadline - time.monotonic()
             if left_s <= 0 or self._hub.dismissed:
                 return None
             await self._hub.wait(None, ask.queues, ask.kinds, min(left_s, AGAIN_S), seen)
+
+    async def _again(self, name: str | None, ask: bodies.ClaimAsk) -> bodies.Lent | None:
+        """What was lent under that name and is so still: its answer was lost."""
+        if name is None or (before := self._named.pop(name, None)) is None:
+            return None
+        lend = self._named[name] = Lend(before.lending, before.loan)  # who hung up does not hand it back any more
+        lent = None if lend.lending is None else await asyncio.shield(lend.lending)
+        if lend.loan is not None:
+            lent = await self._desk.ask(lambda engine: _still(engine, lend.loan, ask))
+        self._remember(name, lend, lent)
+        return lent
+
+    async def _lend(self, name: str | None, ask: bodies.ClaimAsk) -> bodies.Lent | None:
+        lending = asyncio.ensure_future(self._desk.ask(lambda engine: _lend(engine, ask)))
+        lend = Lend(lending)
+        if name is not None:
+            if len(self._named) >= MOST_NAMED:
+                del self._named[next(iter(self._named))]
+            self._named[name] = lend
+        try:
+            lent = await asyncio.shield(lending)
+        except asyncio.CancelledError:  # he hung up; the thread lends all the same
+            leaving = asyncio.ensure_future(self._hand_back(name, lending))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+            raise
+        self._remember(name, lend, lent)
+        return lent
+
+    def _remember(self, name: str | None, lend: Lend, lent: bodies.Lent | None) -> None:
+        """By its numbers alone: a job can be large."""
+        if name is None or self._named.get(name) is not lend:
+            return
+        if lent is None:
+            del self._named[name]
+        else:
+            lend.lending, lend.loan = None, (lent.job.id, lent.pool, lent.fence, lent.attempt, lent.timeout_s)
+
+    async def _hand_back(self, name: str | None, lending: asyncio.Future[bodies.Lent | None]) -> None:
+        """What was lent in the moment in which its asker hung up is to be had again; with a name he may ask for it."""
+        lent = await lending
+        if name is not None:
+            lend = self._named.get(name)
+            if lent is not None:
+                await asyncio.sleep(NAMED_S)
+            if lend is None or lend.lending is not lending or self._named.get(name) is not lend:
+                return  # he did
+            del self._named[name]
+        if lent is not None:
+            with contextlib.suppress(CoveyError):  # the lease ends it
+                await self._desk.ask(lambda engine: engine.release(lent.job.id, lent.pool, lent.fence))
+
+
+class Lend(Struct, eq=False):
+    """One act of lending: under way, or (job, pool, fence, attempt, time-out) of what was lent."""
+
+    lending: asyncio.Future[bodies.Lent | None] | None
+    loan: tuple[int, int, int, int, float | None] | None = None
 
 
 def _lend(engine: Engine, ask: bodies.ClaimAsk) -> bodies.Lent | None:
@@ -65,15 +135,49 @@ def _lend(engine: Engine, ask: bodies.ClaimAsk) -> bodies.Lent | None:
     if (lent := engine.lend(info)) is None:
         return None
     pool, claim = lent
-    children = None if claim.children is None else msgspec.json.decode(claim.children, type=list[Child])
-    return bodies.Lent(pool, claim.fence, ask.lease_s, claim.attempt, engine.job(claim.id), children)
+    job = engine.job(claim.id)
+    return bodies.Lent(
+        pool, claim.fence, ask.lease_s, claim.attempt, job, _children(claim.children), timeout_s=claim.timeout_s
+    )
+
+
+def _still(engine: Engine, loan: Any, ask: bodies.ClaimAsk) -> bodies.Lent | None:
+    """The same once more, and its lease begins anew; None if it is over."""
+    id, pool, fence, attempt, timeout_s = loan
+    try:
+        engine.renew(id, pool, fence)
+        job = engine.job(id)
+    except (LeaseLost, NotFound):
+        return None
+    children = _children(engine.store.outcomes(id)) if job.phase == "join" else None
+    return bodies.Lent(pool, fence, ask.lease_s, attempt, job, children, timeout_s=timeout_s)
+
+
+def _children(text: str | None) -> list[Child] | None:
+    return None if text is None else msgspec.json.decode(text, type=list[Child])
 
 
 def heartbeat(engine: Engine, job: int, ask: bodies.Holding) -> bodies.Still:
-    return bodies.Still(engine.renew(job, ask.pool, ask.fence))
+    reason = engine.renew(job, ask.pool, ask.fence)
+    return bodies.Still(reason is not None, reason)
 
 
-def spawn(engine: Engine, job: int, ask: bodies.SpawnAsk) -> bodies.Spawned:
+def release(engine: Engine, job: int, ask: bodies.Holding) -> bodies.Released:
+    engine.release(job, ask.pool, ask.fence)
+    engine.hide_output(job, ask.fence)
+    return bodies.Released(job)
+
+
+def end_overdue(engine: Engine) -> list[Loan]:
+    """Runs that are long out of time, and that nobody has stopped, have failed; with what they were heard to write."""
+    found = engine.overdue_loans()
+    for loan in found:
+        engine.time_out(loan, _written(*engine.shown_output(loan.job, loan.fence)))
+        engine.hide_output(loan.job, loan.fence)
+    return found
+
+
+def spawn(engine: Engine, job: int, ask: bodies.SpawnAsk, within: tuple[str, ...] | None = None) -> bodies.Spawned:
     settings = engine.settings()
     spawned = []
     for place, fields in enumerate(ask.jobs):
@@ -83,7 +187,7 @@ def spawn(engine: Engine, job: int, ask: bodies.SpawnAsk) -> bodies.Spawned:
             spec = check_spec(spec_of(fields, settings=settings, defaults={}))
         except InvalidInput as error:
             raise InvalidInput(f"jobs[{place}]: {error}") from None
-        spawned.append(Spawn(ask.relation, spec, fields.get("queue"), fields.get("priority")))
+        spawned.append(Spawn(ask.relation, spec, fields.get("queue"), fields.get("priority"), within=within))
     return bodies.Spawned(engine.stage(job, ask.pool, ask.fence, spawned, ask.after))
 
 
@@ -111,11 +215,15 @@ def _settle(
 
 def _output(engine: Engine, job: int, ask: bodies.Complete | bodies.Fail) -> Output | None:
     """What was sent while the job ran, and what came with its end."""
+    shown = engine.shown_output(job, ask.fence)
+    return _written(shown[0] + ask.stdout.encode("utf-8", "replace"), shown[1] + ask.stderr.encode("utf-8", "replace"))
+
+
+def _written(*streams: bytes) -> Output | None:
     kept = []
-    for shown, last in zip(engine.shown_output(job, ask.fence), (ask.stdout, ask.stderr), strict=True):
+    for data in streams:
         capture = Capture()
-        capture.write(shown)
-        capture.write(last.encode("utf-8", "replace"))
+        capture.write(data)
         kept.append(capture.finish())
     (stdout, out_dropped), (stderr, err_dropped) = kept
     return Output(stdout, stderr, out_dropped, err_dropped) if stdout or stderr else None

@@ -11,11 +11,12 @@ from urllib.parse import parse_qs, unquote
 
 import msgspec
 
-from ..core.bodies import Enqueue, Failed, Failure
-from ..core.model import Spec
+from ..core.bodies import Failed, Failure
+from ..core.model import Turn
 from ..core.wire import ENDPOINTS, JSON, MSGPACK, Endpoint
-from ..errors import CoveyError, InvalidInput, NotFound
+from ..errors import CoveyError, InvalidInput, NotFound, TooLarge
 from .bounds import check_body
+from .parcels import too_many, unpacked
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -24,6 +25,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 BODY_S = 10.0  # for a body to arrive, and a second more …
 BODY_PACE = 64 << 10  # … for so many bytes of it
 LARGE = 256 << 10  # bytes of a body that is understood in a thread, so that the event loop need not wait
+MAX_JSON_TURN = 16 << 20  # of msgpack, which pools speak, the length of a list is known before it is unpacked
 DROPPED = 1 << 20  # bytes of a body that nobody wants which are read all the same, so that the answer arrives
 
 
@@ -97,6 +99,8 @@ class Request:
         said = self.headers.get("content-type", JSON).partition(";")[0].strip().lower()
         if said not in (MSGPACK, JSON):
             raise HttpError(415, "unsupported_media_type", f"content-type {said!r}: send {JSON} or {MSGPACK}")
+        if endpoint.takes is Turn and said == JSON and len(data) > MAX_JSON_TURN:
+            raise _too_large(MAX_JSON_TURN)
         if len(data) > LARGE:
             return await asyncio.to_thread(_understood, data, endpoint, said)
         return _understood(data, endpoint, said)
@@ -153,44 +157,30 @@ class Request:
             pass
 
 
-class _Parcel(Enqueue, kw_only=True):
-    """An enqueue whose specs are not unpacked yet."""
-
-    specs: list[msgspec.Raw]  # type: ignore[assignment]
-
-
 # Half of a character, in JSON: the decoder says that the input is truncated.
 _HIGH, _LOW = rb"\\u[dD][89abAB]..", rb"\\u[dD][c-fC-F].."
 SURROGATE = re.compile(rb"%b(?!%b)|(?<!%b)%b" % (_HIGH, _LOW, _HIGH, _LOW))
 
 
 def _understood(data: bytes, endpoint: Endpoint, said: str) -> Any:
-    """The body as what the endpoint takes, or InvalidInput."""
+    """The body as what the endpoint takes, or InvalidInput, or TooLarge."""
+    is_json = said == JSON
     try:
-        value = _decoded(data, endpoint.takes, msgspec.msgpack.Decoder if said == MSGPACK else msgspec.json.Decoder)
-        check_body(data, value, is_json=said == JSON)
+        if len(data) > LARGE:
+            value = unpacked(data, endpoint.takes, is_json=is_json)
+        else:
+            value = (msgspec.json if is_json else msgspec.msgpack).decode(data, type=endpoint.takes)
+        check_body(data, value, is_json=is_json)
         return value
     except RecursionError:
         raise InvalidInput("the body is nested too deeply") from None
-    except InvalidInput:
+    except (InvalidInput, TooLarge):
         raise
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, OverflowError) as error:
-        why = "a lone surrogate is not text" if said == JSON and SURROGATE.search(data) else error
+        if too_long := re.search(r"`array` of length <= (\d+) - at `\$\.(\w+)`", str(error)):
+            raise too_many(too_long[2], int(too_long[1])) from None
+        why = "a lone surrogate is not text" if is_json and SURROGATE.search(data) else error
         raise InvalidInput(f"the body is not what {endpoint.name} takes: {why}") from None
-
-
-def _decoded(data: bytes, kind: Any, decoder: Any) -> Any:
-    if kind is not Enqueue or len(data) <= LARGE:
-        return decoder(kind).decode(data)
-    # One call for a million specs takes a second and more, and no other thread runs until it returns.
-    parcel = decoder(_Parcel).decode(data)
-    unpack, specs = decoder(Spec).decode, []
-    try:
-        for each in parcel.specs:
-            specs.append(unpack(each))
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"specs[{len(specs)}]: {error}") from None
-    return Enqueue(specs=specs, request=parcel.request)
 
 
 def _too_large(limit: int) -> HttpError:

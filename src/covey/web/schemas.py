@@ -53,7 +53,7 @@ BOUNDS: dict[str, dict[str, Schema]] = {
     "PoolInfo": {
         "lease_s": LEASE,
         "count": {"minimum": 0, "maximum": MOST_COUNT},
-        **dict.fromkeys(("name", "host", "boot", "version", "app", "log", "cgroup"), TEXT),
+        **dict.fromkeys(("name", "host", "boot", "version", "app", "log", "cgroup", "ticket"), TEXT),
     },
     "WorkerState": {"started_at": INSTANT, "busy_since": INSTANT},
     "PoolEvent": {"at": INSTANT},

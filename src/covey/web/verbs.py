@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from .. import __version__, env
 from ..core import bodies, wire
-from ..core.model import Registered, Report
+from ..core.model import Registered, Report, Spec
 from ..core.objects import FIELDS, spec_of
 from ..core.view import Branch, Filter, JobView, LiveOutput
 from ..engine.engine import Engine
@@ -138,7 +138,10 @@ class Verbs:
             if found is None:
                 return  # it is lost, and will be told so
             self._queues[call.pool] = None if found.queues is None else tuple(found.queues)
-        _check_queues(call.guest, self._queues[call.pool])
+        queues = self._queues[call.pool]
+        if queues is None or any(queue not in call.guest.queues for queue in queues):
+            allowed = ", ".join(call.guest.queues)
+            raise Forbidden(f"this token is for {allowed} only; pool {call.pool} works for others too")
 
     # ── one job at a time ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -201,12 +204,14 @@ def _check_queues(guest: Guest, queues: Iterable[str] | None) -> None:
 def _within(guest: Guest, report: Report) -> Report:
     """The report, unless it spawns where its pool may not: then its job has failed for that. Refused with its whole
     turn it would come again for ever, and nothing else of that pool would be heard."""
+    if not report.spawned:
+        return report
     try:
-        _check_queues(guest, [spawn.queue for spawn in report.spawned or () if spawn.queue is not None])
+        _check_queues(guest, [spawn.queue for spawn in report.spawned if spawn.queue is not None])
     except Forbidden as error:
         why = f"what it spawned was refused: {error}"
         return replace(report, outcome="abort", error=why, result=None, spawned=None)
-    return report
+    return replace(report, spawned=[replace(spawn, within=guest.queues) for spawn in report.spawned])
 
 
 def check_jobs(engine: Engine, guest: Guest, refs: Sequence[bodies.Ref]) -> None:
@@ -221,10 +226,9 @@ def check_jobs(engine: Engine, guest: Guest, refs: Sequence[bodies.Ref]) -> None
 
 def seen_job(engine: Engine, guest: Guest, ref: bodies.Ref) -> JobView:
     """The job, unless it is none of the asker's business: then it is as if there were none."""
-    view = engine.job(ref)
-    if not guest.may_see(view.queue):
-        raise NotFound(f"no job {ref!r}; `covey list` shows what there is")
-    return view
+    if guest.queues is not None:
+        check_jobs(engine, guest, [ref])  # in the same words, whether there is none or another's
+    return engine.job(ref)
 
 
 # ── the verbs that only ask the engine ──────────────────────────────────────────────────────────────────────────────
@@ -236,8 +240,7 @@ def _server(engine: Engine, call: Call) -> bodies.ServerInfo:
 
 def _enqueue(engine: Engine, call: Call) -> Any:
     body: bodies.Enqueue = call.body
-    _check_queues(call.guest, [spec.queue for spec in body.specs])
-    return engine.enqueue(body.specs, request=_request(call.guest, body.request))
+    return _written(engine, call.guest, body.specs, body.request)
 
 
 def _enqueue_jobs(engine: Engine, call: Call) -> Any:
@@ -251,13 +254,12 @@ def _enqueue_jobs(engine: Engine, call: Call) -> Any:
             specs.append(spec_of(fields, settings=settings, defaults={}))
         except InvalidInput as error:
             raise InvalidInput(f"jobs[{place}]: {error}") from None
-    _check_queues(call.guest, [spec.queue for spec in specs])
-    return engine.enqueue(specs, request=_request(call.guest, body.request))
+    return _written(engine, call.guest, specs, body.request)
 
 
-def _request(guest: Guest, text: str | None) -> str | None:
-    """Two clients that chose the same name for a request do not get each other's answers."""
-    return text if not text or not guest.token else f"{guest.token}:{text}"
+def _written(engine: Engine, guest: Guest, specs: Sequence[Spec], request: str | None) -> Any:
+    _check_queues(guest, [spec.queue for spec in specs])
+    return engine.enqueue(specs, request=request, token=guest.token, within=guest.queues)
 
 
 def _list_jobs(engine: Engine, call: Call) -> Any:
@@ -308,11 +310,17 @@ def _lent(act: Callable[[Engine, int, Any], Any]) -> Verb:
         job = number(call.names["ref"], "job")
         if call.guest.queues is not None:
             seen_job(engine, call.guest, job)
-            if isinstance(call.body, bodies.SpawnAsk):
-                _check_queues(call.guest, [str(each["queue"]) for each in call.body.jobs if each.get("queue")])
         return act(engine, job, call.body)
 
     return verb
+
+
+def _spawn(engine: Engine, call: Call) -> bodies.Spawned:
+    within = call.guest.queues
+    _check_queues(call.guest, [str(each["queue"]) for each in call.body.jobs if each.get("queue")])
+    verb = _lent(lambda engine, job, ask: lending.spawn(engine, job, ask, within))
+    spawned: bodies.Spawned = verb(engine, call)
+    return spawned
 
 
 def _tree(engine: Engine, call: Call) -> Branch:
@@ -399,9 +407,10 @@ VERBS: dict[str, Verb] = {
     "orphaned_pools": lambda engine, call: engine.orphaned_pools() if call.guest.queues is None else [],
     "reap": _reap,
     "heartbeat": _lent(lending.heartbeat),
+    "release": _lent(lending.release),
     "complete": _lent(lending.complete),
     "fail": _lent(lending.fail),
-    "spawn": _lent(lending.spawn),
+    "spawn": _spawn,
     "enqueue": _enqueue,
     "enqueue_jobs": _enqueue_jobs,
     "list_jobs": _list_jobs,
