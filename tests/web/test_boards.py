@@ -273,8 +273,7 @@ def test_an_unusable_store_ends_streams_with_an_error_and_the_next_one_finds_it_
     until(lambda: not stream.is_open, 30)
     assert stream.said("error")[-1]["error"]["code"] == "store"
     away.rename(house.db)
-    again = opened(house)
-    until(lambda: again.said("queues"), 30)
+    until(lambda: house.ask("GET", "/v1/stream").status == 200, 30)
 
 
 def test_a_server_that_stops_ends_its_streams_in_good_order(tmp_path: Path) -> None:

@@ -89,8 +89,9 @@ class Board:
                     self._failure = StoreError(f"the look failed ({type(error).__name__}); the server's log says more")
                 self.news.set_result(None)
                 self.news = asyncio.get_running_loop().create_future()
-                self._is_resting = self._failure is None
-                await asyncio.sleep(max(PACE_S, REST * self._cost_s(time.monotonic() - began)))
+                rest_s = max(PACE_S, REST * self._cost_s(time.monotonic() - began))
+                self._is_resting = True
+                await asyncio.sleep(rest_s if self._failure is None else LOOK_S)
                 self._is_resting = False
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._stirred.wait(), LOOK_S)
