@@ -92,6 +92,20 @@ def test_only_so_many_readers_wait_and_the_next_is_told_to_come_again(
     assert house.served.app._readers._waiting == 0
 
 
+def test_nobody_is_refused_as_long_as_a_thread_is_free(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many come in one moment."""
+    monkeypatch.setattr(readers, "MOST_WAITING", 0)
+    ask = house.served.app._readers.ask
+
+    async def together() -> list[int]:
+        return await asyncio.gather(*(ask(lambda engine, number=number: number) for number in range(readers.THREADS)))  # type: ignore[misc]
+
+    for _ in range(20):
+        asked = asyncio.run_coroutine_threadsafe(together(), house.served._loop)
+        assert asked.result(20) == list(range(readers.THREADS))
+        until(lambda: house.served.app._readers._free._value == readers.THREADS, 20)
+
+
 def test_a_reader_whose_turn_does_not_come_is_told_to_come_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "PATIENCE_S", 0.1)
     with held(house, monkeypatch):

@@ -41,6 +41,9 @@ class Readers(Desk):
         return await asyncio.wrap_future(asked)
 
     async def _take_place(self) -> None:
+        if not self._free.locked():
+            await self._free.acquire()  # at once: whoever finds a free place has never waited
+            return
         if self._waiting >= MOST_WAITING:
             raise Busy(f"{THREADS} long questions are being answered and {MOST_WAITING} more wait; ask again soon")
         self._waiting += 1
