@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from msgspec import Struct
 
 from ..errors import TooLong
 
 
-class Limit(NamedTuple):
+class Limit(Struct, frozen=True):
     seconds: float
     until: float  # by the monotonic clock
 

@@ -19,11 +19,11 @@ from ..errors import CoveyError, StoreError, TooLong
 from ..log import Log
 from .desk import Desk, Open
 from .hub import Hub
+from .readers import LIMIT_S
 
 PACE_S = 0.25  # at most so often is anything looked at …
 LOOK_S = 1.0  # … and at least, should nobody ring
 REST = 19  # seconds without a look for each second that one has taken: a twentieth of a core at most
-LIMIT_S = 60.0  # for one look
 FEW = 100  # jobs in one statement: each may be large
 
 encode = msgspec.json.encode
