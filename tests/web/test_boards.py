@@ -195,9 +195,12 @@ def test_queues_that_cannot_be_counted_in_time_are_an_error_and_not_tried_again_
     monkeypatch.setattr(board, "REST", 10_000)
     monkeypatch.setattr(Engine, "counts", never)
     with open_house(tmp_path / "queue.db") as house:
-        for _ in range(3):
+        looks = house.served.app._boards[0]
+        for number in range(1, 4):
             said = house.ask("GET", "/v1/stream")
             assert (said.status, said.code) == (504, "too_long")
+            until(lambda: looks._looking.done(), 30)  # nobody watches any more, so the next one has a look of its own
+            assert looks.begun == number
         assert len(tried) == 1
 
 
