@@ -279,6 +279,16 @@ def test_an_unusable_store_ends_streams_with_an_error_and_the_next_one_finds_it_
     until(lambda: house.ask("GET", "/v1/stream").status == 200, 30)
 
 
+def test_streams_end_by_themselves_when_the_server_stops_and_no_new_one_begins(house: House, opened: Opened) -> None:
+    """Else it would wait for them until its patience is over."""
+    streams = [opened(house), opened(house, f"/v1/stream?job={house.waiting['own']}")]
+    until(lambda: all(stream.events for stream in streams), 30)
+    house.served._loop.call_soon_threadsafe(house.served.app.stop_waiting)
+    until(lambda: not any(stream.is_open for stream in streams), 30)
+    assert not any(stream.said("error") for stream in streams)
+    assert house.ask("GET", "/v1/stream").status == 503
+
+
 def test_a_server_that_stops_ends_its_streams_in_good_order(tmp_path: Path) -> None:
     engine = open_engine(str(tmp_path / "queue.db"))
     job = engine.enqueue([command()])[0].id

@@ -135,6 +135,7 @@ def test_whoever_hangs_up_while_he_waits_leaves_the_line(house: House, monkeypat
         hung_up.set()
         asked.result(20)
         until(lambda: house.served.app._readers._waiting == 0, 20)
+    until(lambda: house.served.app._readers._free._value == readers.THREADS, 20, "every place is free again")
     assert house.ask("GET", "/v1/jobs").status == 200
 
 
