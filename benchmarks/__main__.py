@@ -30,6 +30,7 @@ MEASURES = (
     "gate",
     "postgres",
     "remote",
+    "readers",
     "containers",
 )
 

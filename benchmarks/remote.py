@@ -51,8 +51,8 @@ def run(quick: bool) -> Iterator[Figure]:
 
 
 class Server:
-    def __init__(self, url: str) -> None:
-        self.log = f"{url}.server.log"
+    def __init__(self, url: str, *, log: str | None = None) -> None:
+        self.log = log or f"{url}.server.log"
         with open(self.log, "ab") as file:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "covey", "server", "--db", url, "--port", "0"], env=ground.environ(),

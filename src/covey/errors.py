@@ -15,6 +15,7 @@ CoveyError
 │   ├── NoQueue         there is none in that place yet
 │   ├── Gone            its file was removed or replaced under us; only a restart helps
 │   ├── Unreachable     the server does not answer; whether it heard is not known
+│   ├── TooLong         a question took longer than it may; nothing else waited for it
 │   └── SchemaError     the tables are newer or older than this Covey
 ├── ContainerError      the container engine refused, or did not answer
 ├── LeaseLost           a stale pool spoke: nothing was written
@@ -102,6 +103,10 @@ class Gone(StoreError):
 
 
 class Unreachable(StoreError):
+    pass
+
+
+class TooLong(StoreError):
     pass
 
 

@@ -58,7 +58,7 @@ def who_answers(host: str, port: int) -> str:
     try:
         with socket.create_connection((host, port), ASK_S) as connection:
             connection.settimeout(ASK_S)
-            connection.sendall(f"GET /health HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n".encode())
+            connection.sendall(f"GET /livez HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n".encode())
             answer = b""
             while len(answer) < 4096 and (more := connection.recv(4096)):
                 answer += more

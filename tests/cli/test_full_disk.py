@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +19,7 @@ from covey.store.room import FULL
 from covey.testing import command
 from covey.testing.faults import SmallDisk
 
+from ..web.process import Running, running
 from .conftest import CommandLine
 
 
@@ -96,3 +100,30 @@ def test_a_full_disk_of_live_output_alone_stops_no_job(covey: CommandLine, tmp_p
         assert found.text == f"the disk of live output ({live}) is full"
         assert covey("worker", "start", "--count", "1", "--drain").code == 0
         assert covey.state(1) == "completed"
+
+
+def test_a_server_with_a_full_disk_lives_and_is_not_ready(disk: SmallDisk) -> None:
+    with running(Path(disk.directory) / "queue.db") as server:
+        assert ready(server) == (200, None)
+        disk.fill()
+        status, reason = ready(server)
+        assert (status, "is full" in str(reason)) == (503, True)
+        assert disk.directory not in str(reason)
+        assert get(server, "/livez")[0] == 200
+        disk.free()
+        assert ready(server) == (200, None)
+
+
+def ready(server: Running) -> tuple[int, str | None]:
+    status, body = get(server, "/readyz")
+    return status, body.get("reason")
+
+
+def get(server: Running, path: str) -> tuple[int, dict[str, Any]]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()

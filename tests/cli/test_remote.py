@@ -11,7 +11,6 @@ import pytest
 
 from covey.engine.engine import Engine
 from covey.finding import read_note
-from covey.testing.lacking import need
 
 from .conftest import CommandLine, here, until
 

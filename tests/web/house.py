@@ -191,6 +191,8 @@ def _turn(house: House, queue: str) -> tuple[Any, ...]:
 
 EXAMPLES: dict[str, Make] = {
     "health": _plain("/health"),
+    "livez": _plain("/livez"),
+    "readyz": _plain("/readyz"),
     "openapi": _plain("/openapi.json"),
     "page": _plain("/docs"),
     "server": _plain("/v1/server"),

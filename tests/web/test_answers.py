@@ -14,7 +14,7 @@ from covey.core.model import MAX_PAYLOAD
 from covey.core.wire import ENDPOINTS
 from covey.errors import StoreError
 from covey.store.sqlite import Sqlite
-from covey.web import verbs
+from covey.web import probes, verbs
 
 from .house import ROUTES, House, open_house
 
@@ -124,12 +124,13 @@ def Broken(house: House) -> House:
     def fail() -> Any:
         raise StoreError(f"{house.db} is gone")
 
-    house.served.app._desk._open = fail
+    for desk in (house.served.app._desk, house.served.app._readers):
+        desk._open = fail
     return house
 
 
 def test_health_does_not_wait_for_a_store_that_hangs(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verbs, "HEALTH_S", 0.1)
+    monkeypatch.setattr(probes, "READY_S", 0.1)
     let_go = threading.Event()
     loop, desk = house.served._loop, house.served.app._desk
     busy = [asyncio.run_coroutine_threadsafe(desk.ask(lambda engine: let_go.wait(20)), loop) for _ in range(4)]

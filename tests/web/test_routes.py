@@ -16,7 +16,7 @@ from covey.web.openapi import document
 
 from .house import CLOSED, EXAMPLES, ROUTES, House, Said
 
-OPEN = {"/health", "/openapi.json", "/docs"}
+OPEN = {"/health", "/livez", "/readyz", "/openapi.json", "/docs"}
 NO_TOKENS = [
     "",
     "nonsense",
@@ -49,7 +49,7 @@ def unguarded(routes: list[Endpoint]) -> list[str]:
     return [each.path for each in routes if each.role not in ROLES and each.path not in OPEN]
 
 
-def test_only_three_routes_are_open_and_each_has_an_example() -> None:
+def test_only_five_routes_are_open_and_each_has_an_example() -> None:
     assert not unguarded(ROUTES)
     assert unguarded([*ROUTES, Endpoint(name="x", method="GET", path="/v1/x", about="", role=None)]) == ["/v1/x"]
     assert {endpoint.path for endpoint in ROUTES if endpoint.role is None} == OPEN

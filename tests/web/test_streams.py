@@ -17,8 +17,7 @@ from covey.core.view import Edit
 from covey.testing.factories import python_task
 from covey.testing.serving import Served
 from covey.testing.until import until
-from covey.web import http, stream
-from covey.web.app import THREADS
+from covey.web import app, http, readers, stream
 
 from .process import ask, connected, head, open_files
 
@@ -35,12 +34,13 @@ class Listeners:
     def settle(self) -> None:
         """Whatever is opened only once is open."""
         self.stir()
-        together = threading.Barrier(THREADS)
-        asked = [
-            asyncio.run_coroutine_threadsafe(self.served.app._desk.ask(lambda _: together.wait(20)), self.served._loop)
-            for _ in range(THREADS)
-        ]
-        assert sorted(each.result(20) for each in asked) == list(range(THREADS)), "every engine is open"
+        for desk, threads in ((self.served.app._desk, app.THREADS), (self.served.app._readers, readers.THREADS)):
+            together = threading.Barrier(threads)
+            asked = [
+                asyncio.run_coroutine_threadsafe(desk.ask(lambda _, each=together: each.wait(20)), self.served._loop)
+                for _ in range(threads)
+            ]
+            assert sorted(each.result(20) for each in asked) == list(range(threads)), "every engine is open"
         with self.listen() as first:
             assert first.recv(100).startswith(b"HTTP/1.1 200")
             until(lambda: len(self.served.app._hub._ears) == 2, WITHIN_S)  # it listens for work and for ends

@@ -28,6 +28,21 @@ class Health(Struct, frozen=True):
     version: str
 
 
+class Alive(Struct, frozen=True):
+    """The server runs; of its queue that says nothing."""
+
+    status: Literal["alive"]
+    version: str
+
+
+class Ready(Struct, frozen=True):
+    """Whether the queue can be used. The reason names no path and no address: everybody may ask."""
+
+    status: Literal["ready", "unavailable"]
+    version: str
+    reason: str | None = None
+
+
 class ServerInfo(Struct, frozen=True):
     """Whose server this is: a pool or a run that finds it knows whether it is the right one."""
 

@@ -51,6 +51,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     scoped: bool = True  # whether a token for some queues only may use it: the server then looks at each queue
     limit: int = MAX_BODY
     stream: bool = False  # server-sent events
+    looks: bool = False  # whether it only looks, perhaps for long: apart from all else then, and not for ever
     repeatable: bool | None = None  # whether asking twice does no more than asking once; None: as the method says
 
     @property
@@ -69,6 +70,22 @@ def _table(*endpoints: Endpoint) -> dict[str, Endpoint]:
 
 ENDPOINTS: dict[str, Endpoint] = _table(
     Endpoint(name="health", method="GET", path="/health", about="Ready or not.", role=None, gives=bodies.Health),
+    Endpoint(
+        name="livez",
+        method="GET",
+        path="/livez",
+        about="The server answers; the queue is not asked.",
+        role=None,
+        gives=bodies.Alive,
+    ),
+    Endpoint(
+        name="readyz",
+        method="GET",
+        path="/readyz",
+        about="The queue can be used, or why not.",
+        role=None,
+        gives=bodies.Ready,
+    ),
     Endpoint(name="openapi", method="GET", path="/openapi.json", about="This document.", role=None, gives=dict),
     Endpoint(name="page", method="GET", path="/docs", about="This document as a page.", role=None, gives=str),
     Endpoint(
@@ -246,6 +263,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         role="read",
         query=bodies.JobsQuery,
         gives=Page,
+        looks=True,
     ),
     Endpoint(
         name="jobs",
@@ -256,6 +274,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         role="read",
         takes=Filter,
         gives=Page,
+        looks=True,
     ),
     Endpoint(
         name="wait_for",
@@ -312,6 +331,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         about="Attempts that had something to say, and what they wrote.",
         role="read",
         gives=list[Attempt],
+        looks=True,
     ),
     Endpoint(
         name="output",
@@ -329,6 +349,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         about="Why the job is where it is, and what would move it.",
         role="read",
         gives=Why,
+        looks=True,
     ),
     Endpoint(
         name="events",
@@ -338,6 +359,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         role="read",
         query=bodies.EventsQuery,
         gives=list[Event],
+        looks=True,
     ),
     Endpoint(
         name="tree",
@@ -347,6 +369,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         role="read",
         query=bodies.TreeQuery,
         gives=Branch,
+        looks=True,
     ),
     Endpoint(
         name="all_events",
@@ -357,6 +380,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         query=bodies.EventsQuery,
         gives=list[Event],
         scoped=False,
+        looks=True,
     ),
     Endpoint(
         name="stream",
@@ -367,6 +391,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         query=bodies.StreamQuery,
         gives=str,
         stream=True,
+        looks=True,
     ),
     Endpoint(
         name="status",
@@ -376,8 +401,17 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         role="read",
         gives=Status,
         scoped=False,
+        looks=True,
     ),
-    Endpoint(name="queues", method="GET", path="/v1/queues", about="All queues.", role="read", gives=list[QueueView]),
+    Endpoint(
+        name="queues",
+        method="GET",
+        path="/v1/queues",
+        about="All queues.",
+        role="read",
+        gives=list[QueueView],
+        looks=True,
+    ),
     Endpoint(
         name="set_queue",
         method="PATCH",
@@ -411,6 +445,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         role="read",
         gives=list[PoolView],
         scoped=False,
+        looks=True,
     ),
     Endpoint(
         name="pool_events",
@@ -421,6 +456,7 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         query=bodies.PoolEventsQuery,
         gives=list[Event],
         scoped=False,
+        looks=True,
     ),
     Endpoint(
         name="stop_pools",
@@ -478,6 +514,7 @@ CODES: dict[str, tuple[type[errors.CoveyError], int]] = {
     "no_queue": (errors.NoQueue, 503),
     "schema": (errors.SchemaError, 503),
     "unreachable": (errors.Unreachable, 503),
+    "too_long": (errors.TooLong, 504),
     "store": (errors.StoreError, 503),
     "lease_lost": (errors.LeaseLost, 409),
     "unauthorized": (errors.Unauthorized, 401),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import __version__
-from ..core.check import check_filter
+from ..core import check
 from ..core.clocks import SLACK, age_s
 from ..core.codec import decode, printable
 from ..core.model import ENDED, KINDS, SHELL, STATES, WorkerState
@@ -38,6 +38,7 @@ from .health import is_alive as is_alive
 from .why import NAMED, Kin, explain
 
 Ref = str | int
+Counts = dict[str, dict[str, int]]  # queue, state
 
 
 class Views:
@@ -57,6 +58,15 @@ class Views:
         if not found:
             raise NotFound(f"no job {str(ref)!r}; `covey list` shows what there is")
         return found[0]
+
+    def jobs_of(self, refs: Sequence[str]) -> dict[str, JobView]:
+        """Those of these jobs that are there, by the id or key as it was given."""
+        keys = [ref for ref in refs if not ref.isdecimal() and check.is_unicode(ref)]
+        keyed: dict[str, int] = dict(self.store.ask("ids_of_keys", keys=json.dumps(keys))) if keys else {}
+        ids = {ref: int(ref) if ref.isdecimal() and len(ref) < 19 else keyed.get(ref) for ref in refs}
+        wanted = json.dumps([id for id in ids.values() if id is not None])
+        found = {row[0]: _job(row) for row in self.store.views(["where_ids"], len(ids), ids=wanted)}
+        return {ref: found[id] for ref, id in ids.items() if id is not None and id in found}
 
     def jobs(self, wanted: Filter) -> Page:
         """One page, newest first. Keyset paging: no job is missed or shown twice, whatever happens meanwhile."""
@@ -205,6 +215,20 @@ class Views:
         with self.store.snapshot():
             return self._queues(self._counts())
 
+    @repeated
+    def counts(self) -> Counts:
+        """How many jobs of each queue are in each state. Every row is looked at."""
+        with self.store.snapshot():
+            return self._counts()
+
+    def counted_queues(self, counts: Counts) -> list[QueueView]:
+        """The queues as they are now, with what was counted before."""
+        return self._queues(counts)
+
+    def moment(self) -> Any:
+        """As long as it is the same, nobody else has written anything. It need not differ when it could."""
+        return self.store.value("moment")
+
     def pool_views(self) -> list[PoolView]:
         now = self.clock()
         workers: dict[int, list[WorkerState]] = {}
@@ -212,13 +236,13 @@ class Views:
             workers.setdefault(pool, []).append(WorkerState(name, kind, state, pid, ticks, started_at, *rest))
         return [_pool(row, workers.get(row[0], []), now) for row in self.store.ask("pool_rows")]
 
-    def _counts(self) -> dict[str, dict[str, int]]:
-        counts: dict[str, dict[str, int]] = {}
+    def _counts(self) -> Counts:
+        counts: Counts = {}
         for queue, state, count in self.store.ask("counts"):
             counts.setdefault(queue, {})[state] = count
         return counts
 
-    def _queues(self, counts: dict[str, dict[str, int]]) -> list[QueueView]:
+    def _queues(self, counts: Counts) -> list[QueueView]:
         now = self.clock()
         return [
             QueueView(
@@ -239,7 +263,7 @@ def _conditions(wanted: Filter) -> tuple[list[str], dict[str, Any]]:
     for state in wanted.states:
         if state not in STATES:
             raise InvalidInput(f"no state {state!r}; states are {', '.join(STATES)}")
-    check_filter(queue=wanted.queue, task=wanted.task, batch=wanted.batch)
+    check.check_filter(queue=wanted.queue, task=wanted.task, batch=wanted.batch)
     where: list[str] = []
     params: dict[str, Any] = {}
     if wanted.states in (("dead",), ("processing",)):

@@ -53,6 +53,10 @@ class Dialect(Protocol):
         """Several reads that see one moment."""
         ...
 
+    def within(self, limit_s: float) -> AbstractContextManager[None]:
+        """What is asked in the block only reads, and raises TooLong when it has taken so many seconds in all."""
+        ...
+
     def query(self, sql: str, params: Params) -> list[tuple[Any, ...]]: ...
 
     def queries(self, *asked: tuple[str, Params]) -> list[list[tuple[Any, ...]]]:

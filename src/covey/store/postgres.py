@@ -26,6 +26,7 @@ from . import planned
 from .bulk import Insert, answers, insert_of, placeholders, written
 from .dialect import STILL_S, Listener, Params
 from .explained import explained, first_line
+from .limit import Limit, limited, with_limit
 from .listening import Ears
 from .session import Session
 from .statements import MACROS, written_out
@@ -51,6 +52,8 @@ RING = "select pg_notify(:channel, :who)"
 class Postgres:
     name = "postgres"
     row_locks = True
+    limit: Limit | None = None
+    within = limited
 
     def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:
         """Connected, or StoreError in one line."""
@@ -162,9 +165,11 @@ class Postgres:
             if self._inside and not answers(sql):
                 self._unsent.append(self._bound(text, params))
                 return []
+            if self._inside and self.limit:
+                self._unsent.append(f"select {self.limit.setting()}")
             if self._inside:
                 return self._run(text, params)
-            return self._persistently(lambda: self._run(f"select {HINT}; {text}", params))
+            return self._persistently(lambda: self._run(f"select {with_limit(HINT, self.limit)}; {text}", params))
 
     def queries(self, *asked: tuple[str, Params]) -> list[list[tuple[Any, ...]]]:
         """In one message; inside a transaction."""
@@ -484,6 +489,8 @@ class Postgres:
 
     def _explained(self, error: psycopg.Error) -> StoreError:
         self._unfit = self._unfit or isinstance(error, pg.ReadOnlySqlTransaction)
+        if self.limit and self.limit.is_over and isinstance(error, pg.QueryCanceled):
+            return self.limit.refusal()
         return explained(error, self.url, lost=self._is_lost(), brief=self._brief)
 
 

@@ -280,3 +280,7 @@ select pg_sequence_last_value((:table || '_id_seq')::regclass)
 
 -- name: set_last_id
 select setval((:table || '_id_seq')::regclass, greatest(:last, 1), :last > 0)
+
+-- name: moment
+-- differs because a server knows which transactions have ended: as long as none has, everybody sees the same rows.
+select pg_current_snapshot()::text

@@ -101,6 +101,9 @@ select id from {jobs} where key = :key and parent_id is null
 -- name: queues_of_ids
 select id, queue from {jobs} where id {in_ids:ids}
 
+-- name: ids_of_keys
+select key, id from {jobs} where key {in_texts:keys} and parent_id is null
+
 -- name: queues_of_keys
 select key, queue from {jobs} where key {in_texts:keys} and parent_id is null
 

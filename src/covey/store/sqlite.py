@@ -22,12 +22,14 @@ from ..errors import Busy, Gone, InvalidInput, NoQueue, SchemaError, StoreError,
 from .bell import Bell
 from .dialect import STILL_S, Listener, Params
 from .gate import Gate
+from .limit import Limit, limited
 from .quiet import QuietBell
 from .room import is_full
 from .sharing import barred, follow
 
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs", "ncpfs"}
 MOUNTS = "/proc/self/mounts"
+STEPS = 500_000  # of SQLite's machine between two looks at the clock: about ten milliseconds
 
 
 def version_problem(version: str) -> tuple[str, str] | None:
@@ -76,6 +78,7 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, 
 
 class Sqlite:
     _rings: list[str] | None = None  # of the transaction that is open
+    limit: Limit | None = None
     name = "sqlite"
     prefix = ""
     channel = ""
@@ -177,6 +180,15 @@ class Sqlite:
                 yield
             finally:
                 self._db.execute("rollback")
+
+    @contextlib.contextmanager
+    def within(self, limit_s: float) -> Iterator[None]:
+        with limited(self, limit_s):
+            self._db.set_progress_handler(lambda: self.limit is not None and self.limit.is_over, STEPS)
+            try:
+                yield
+            finally:
+                self._db.set_progress_handler(None)
 
     def query(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
         self._refuse_other_process()
@@ -446,6 +458,8 @@ class Sqlite:
             apsw.InternalError,
             apsw.InterruptError,
         ) as error:
+            if isinstance(error, apsw.InterruptError) and self.limit is not None:
+                raise self.limit.refusal() from None
             raise StoreError(f"SQLite could not work on {self.path} ({error}); nothing was stored, try again") from None
         except apsw.CorruptError as error:
             raise StoreError(f"{self.path} is damaged ({error}); restore a backup") from None

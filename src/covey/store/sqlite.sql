@@ -1,5 +1,9 @@
 -- What SQLite says its own way.
 
+-- name: moment
+-- differs because SQLite counts for each connection what others have committed.
+pragma data_version
+
 -- name: rows
 -- differs because a list travels as one JSON text here and as an array there.
 select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,

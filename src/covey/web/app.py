@@ -9,12 +9,15 @@ from typing import Any
 
 from ..core import bodies, wire
 from ..core.wire import Endpoint
-from ..errors import CoveyError, InvalidInput, Unauthorized
+from ..errors import Busy, CoveyError, InvalidInput, Unauthorized
 from ..log import Log
+from . import board
 from .desk import Desk, Open
 from .gatekeeper import Gatekeeper, Guest
 from .hub import Hub
 from .openapi import document, page
+from .probes import Probes
+from .readers import Readers
 from .request import Gone, HttpError, Receive, Request, Scope, Send, failed, route, written
 from .stream import Streams
 from .turning import Turner
@@ -45,8 +48,11 @@ class App:
         self._desk = Desk(open, THREADS)
         self._turner = Turner(open)
         self._hub = Hub(open, log)
-        self._verbs = Verbs(self._desk, self._turner, self._hub)
-        self._streams = Streams(self._desk, self._hub)
+        self._readers = Readers(open)
+        self._verbs = Verbs(self._desk, self._readers, self._turner, self._hub)
+        self._boards = board.Queues(open, self._hub, log), board.Jobs(open, self._hub, log)
+        self._streams = Streams(self._readers, *self._boards)
+        self._probes = Probes(self._desk, log)
         self._gatekeeper = Gatekeeper(self._desk, names=names, is_local=is_local, needs_token=needs_token)
 
     def stop_waiting(self) -> None:
@@ -58,7 +64,7 @@ class App:
         """Nothing runs and nothing is open; who waits is answered first."""
         self.stop_waiting()
         loop = asyncio.get_running_loop()
-        for part in (self._hub, self._turner, self._desk):
+        for part in (self._hub, self._turner, self._desk, self._readers, *self._boards):
             await loop.run_in_executor(None, part.close)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,7 +78,8 @@ class App:
                 await self._stream(endpoint, names, request, send)
                 return
             value = await self._answer(endpoint, names, request)
-            status = 503 if isinstance(value, bodies.Health) and value.status != "ready" else 200
+            is_probe = isinstance(value, bodies.Health | bodies.Ready)
+            status = 503 if is_probe and value.status != "ready" else 200
         except Gone:
             return
         except HttpError as error:
@@ -81,6 +88,8 @@ class App:
             status, value = wire.failure_of(error)
             if isinstance(error, Unauthorized):
                 headers = [("www-authenticate", "Bearer")]
+            if isinstance(error, Busy):
+                headers = [("retry-after", "1")]
         except OverflowError:
             status, value = wire.failure_of(InvalidInput("a number is too large; 64 bits are the limit"))
         except Exception as error:
@@ -111,8 +120,10 @@ class App:
             return document()
         if endpoint.name == "page":
             return page()
+        if probe := self._probes.answers.get(endpoint.name):
+            return await probe()
         call = await self._call(endpoint, names, request)
-        if endpoint.name not in WAITING:
+        if endpoint.name not in WAITING and not endpoint.looks:
             return await self._verbs.answer(endpoint, call)
         # Whoever hangs up while he waits gives his place free at once.
         answering = asyncio.ensure_future(self._verbs.answer(endpoint, call))

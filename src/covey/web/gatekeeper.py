@@ -43,6 +43,7 @@ class Gatekeeper:
         self._rows: dict[int, tokens.TokenRow] = {}
         self._now = 0
         self._read_at = -KNOWN_S
+        self._reading = asyncio.Lock()
 
     def check_place(self, request: Request) -> None:
         """Not called by a name that somebody else gave us, and not by somebody else's page."""
@@ -93,7 +94,11 @@ class Gatekeeper:
     async def _read(self, oldest_s: float) -> None:
         if time.monotonic() - self._read_at < oldest_s:
             return
+        async with self._reading:  # a hundred streams that ask in the same moment read them once
+            if time.monotonic() - self._read_at >= oldest_s:
+                await self._read_rows()
 
+    async def _read_rows(self) -> None:
         def read(engine: Engine) -> tuple[list[tokens.TokenRow], int]:
             return engine.token_rows(), engine.clock()
 

@@ -28,10 +28,12 @@ LOOK_S = 1.0
 BEAT_S = 1.0
 MOMENT_S = 0.05  # that whoever was woken for what is due needs to take it
 MOST_TURNS = 10_000  # whose last turns are remembered
-GATHER_S = 0.005  # after a ring: what else ends in this moment is told with it
+FEW = 1000  # jobs that somebody waits for: looking at more costs so much that it is done seldom …
+REST = 9  # … a tenth of a core at most
 
 Told = tuple[bool, frozenset[Any]]
 Act = Callable[[Engine], None]
+Rung = asyncio.Future[None]
 
 
 class Waiter(Struct, eq=False):
@@ -56,7 +58,7 @@ class Hub:
         self._told: dict[int, Told] = {}  # what a pool was last woken for, beside work
         self._turns: dict[int, int] = {}  # the last turn of each pool
         self._beating: set[int] = set()
-        self._watched: dict[asyncio.Future[None], tuple[int, ...]] = {}  # who waits for jobs to end
+        self._watched: dict[Rung, tuple[int, ...]] = {}  # who waits for jobs to end
         self._pulses: set[asyncio.Event] = set()  # who wants to know of any change
         self._timer: asyncio.TimerHandle | None = None  # when what a turn saw coming is due
         self._work_ear: Listener | None = None
@@ -216,10 +218,10 @@ class Hub:
         for event in self._pulses:
             event.set()
 
-    def _tell_ended(self, ended: set[int]) -> None:
-        for future, ids in list(self._watched.items()):
-            if not future.done() and not ended.isdisjoint(ids):
-                future.set_result(None)
+    def _tell(self, rungs: Sequence[Rung]) -> None:
+        for rung in rungs:
+            if not rung.done():
+                rung.set_result(None)
         self._pulse()
 
     def _lose(self, lost: set[int]) -> None:
@@ -272,31 +274,44 @@ class Hub:
                 if self._hear(ear, left_s):
                     self.seen += 1  # before the look: who asks from now on was not part of it
                 left_s = LOOK_S
-                if self._waiters or self._pulses:
+                if self._waiters:
                     found = engine.stirrings()
                     if found.due_at is not None:
                         left_s = min(LOOK_S, max(0.001, (found.due_at - found.now) / 1e6))
                     self._post(self._wake, found)
                     if found.due_at is not None and found.due_at <= found.now:
                         left_s = MOMENT_S
+                elif self._pulses:
+                    self._post(self._pulse)
         finally:
             self._work_ear = None
             self._drop(ear)
 
     def _watch_ends(self, engine: Engine) -> None:
         ear = self._listen(engine, "end")
-        left_s = 0.0
+        left_s = next_many = 0.0
         try:
             while not self._closed.is_set():
-                rung = self._hear(ear, left_s)
-                left_s = LOOK_S
-                ids = {id for watched in list(self._watched.values()) for id in watched}
-                if rung and len(ids) > 1000:
-                    time.sleep(GATHER_S * 10)
-                if ids or self._pulses:
-                    self._post(self._tell_ended, engine.ended(list(ids)) if ids else set())
+                self._hear(ear, left_s)
+                began = time.monotonic()
+                watched = list(self._watched.items())
+                many = [each for each in watched if len(each[1]) > FEW]
+                if many and began < next_many:
+                    watched = [each for each in watched if len(each[1]) <= FEW]
+                if watched or self._pulses:
+                    self._post(self._tell, self._ended(engine, watched))
+                if many and began >= next_many:
+                    next_many = time.monotonic() + REST * (time.monotonic() - began)
+                left_s = min(LOOK_S, max(0.0, next_many - time.monotonic())) if many else LOOK_S
         finally:
             self._drop(ear)
+
+    @staticmethod
+    def _ended(engine: Engine, watched: Sequence[tuple[Rung, tuple[int, ...]]]) -> list[Rung]:
+        """Those who wait for a job that has ended."""
+        ids = {id for _, each in watched for id in each}
+        ended = engine.ended(list(ids)) if ids else set()
+        return [rung for rung, each in watched if not ended.isdisjoint(each)] if ended else []
 
     def _beat(self, engine: Engine) -> None:
         while not self._closed.is_set():

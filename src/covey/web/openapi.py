@@ -105,7 +105,9 @@ def _failures(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any]:
     listed = ALWAYS | (CLOSED if endpoint.role else {})
     listed |= (CHANGING if endpoint.unsafe else {}) | (TAKING if endpoint.takes else {})
     found = {status: {"description": about, "content": said} for status, about in sorted(listed.items())}
-    if endpoint.name == "health":
+    if endpoint.looks:
+        found["504"] = {"description": "It took too long; narrow it.", "content": said}
+    if endpoint.name in ("health", "readyz"):
         unavailable = {JSON: {"schema": named[str(endpoint.gives)]}}
         found["503"] = {"description": "The queue cannot be used right now.", "content": unavailable}
     return found

@@ -22,12 +22,10 @@ from . import lending
 from .bounds import check_pool, check_turn
 from .desk import Desk
 from .gatekeeper import Guest
-from .hub import Hub
+from .hub import FEW, Hub
 from .lending import Lending
+from .readers import Readers
 from .turning import Turner
-
-HEALTH_S = 5.0  # a store that takes longer cannot be used
-
 
 MOST_SHOWN = 10_000  # runs whose live files are remembered
 
@@ -58,8 +56,8 @@ def number(text: str, what: str) -> int:
 class Verbs:
     """The endpoints of one server."""
 
-    def __init__(self, desk: Desk, turner: Turner, hub: Hub) -> None:
-        self._desk, self._turner, self._hub = desk, turner, hub
+    def __init__(self, desk: Desk, readers: Readers, turner: Turner, hub: Hub) -> None:
+        self._desk, self._readers, self._turner, self._hub = desk, readers, turner, hub
         self._lending = Lending(desk, hub)
         self._queues: dict[int, tuple[str, ...] | None] = {}  # pools that a token for some queues only has registered
         self._shown: set[tuple[int, int]] = set()  # runs elsewhere that have sent output
@@ -71,14 +69,14 @@ class Verbs:
             "claim": self._claim,
             "wait_for": self._wait_for,
             "write_output": self._write_output,
-            "health": self._health,
         }
 
     async def answer(self, endpoint: wire.Endpoint, call: Call) -> Any:
         if coroutine := self._coroutines.get(endpoint.name):
             return await coroutine(call)
         verb = VERBS[endpoint.name]
-        return await self._desk.ask(lambda engine: verb(engine, call))
+        desk = self._readers if endpoint.looks else self._desk
+        return await desk.ask(lambda engine: verb(engine, call))
 
     # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -162,13 +160,14 @@ class Verbs:
     async def _wait_for(self, call: Call) -> bodies.Ended:
         body: bodies.WaitFor = call.body
         open_ids = list(dict.fromkeys(body.ids))
+        desk = self._desk if len(open_ids) <= FEW else self._readers
         if call.guest.queues is not None:
-            await self._desk.ask(lambda engine: check_jobs(engine, call.guest, open_ids))
+            await desk.ask(lambda engine: check_jobs(engine, call.guest, open_ids))
         deadline = time.monotonic() + body.timeout_s
         while True:
             with self._hub.watch(open_ids) as rung:
                 await call.admit()
-                ended = await self._desk.ask(lambda engine, ids=open_ids: engine.ended(ids))  # type: ignore[misc]
+                ended = await desk.ask(lambda engine, ids=open_ids: engine.ended(ids))  # type: ignore[misc]
                 open_ids = [id for id in open_ids if id not in ended]
                 if not open_ids or (body.any_of and ended):
                     return bodies.Ended(True)
@@ -176,16 +175,6 @@ class Verbs:
                 if left_s <= 0 or self._hub.dismissed:
                     return bodies.Ended(False)
                 await asyncio.wait([rung], timeout=left_s)
-
-    # ── the server itself ───────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _health(self, call: Call) -> bodies.Health:
-        """Ready or not, and soon: why it is not is nothing for everybody's ears."""
-        try:
-            await asyncio.wait_for(self._desk.ask(lambda engine: engine.stored_settings()), HEALTH_S)
-        except Exception:
-            return bodies.Health("unavailable", __version__)
-        return bodies.Health("ready", __version__)
 
 
 # ── queues that a token allows ──────────────────────────────────────────────────────────────────────────────────────
