@@ -263,6 +263,35 @@ class PoolInfo(Struct, frozen=True, kw_only=True):
     cgroup: str | None = None  # the control group that holds its processes, on its host
 
 
+class Caller(Struct, frozen=True, kw_only=True):
+    """Who waits for a job that shall end with him: enough to tell whether he still lives."""
+
+    host: str
+    boot: str
+    pid: int
+    ticks: int
+    lease_s: float
+
+
+class Tie(Struct, frozen=True):
+    """A job and its caller, as a pool judges him."""
+
+    job: int
+    host: str
+    boot: str
+    pid: int
+    ticks: int
+    beat: int
+    lease_s: float
+    queue: str | None  # None: the job is no more
+    state: State | None
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody needs to watch any longer."""
+        return self.state is None or self.state in ENDED
+
+
 class Registered(Struct, frozen=True):
     pool: int
     database_id: str

@@ -564,6 +564,24 @@ select count(*) from {attempts} where job_id = :job and fence = :fence and pool 
 -- name: unstage
 delete from {staged} where job_id = :job and fence <= :fence
 
+-- name: tie
+insert into {callers} (job_id, host, boot, pid, ticks, lease_s) values (:job, :host, :boot, :pid, :ticks, :lease_s)
+
+-- name: ties
+-- Few, and mostly none at all: it is read twice a second.
+select c.job_id, c.host, c.boot, c.pid, c.ticks, c.beat, c.lease_s, j.queue, j.state
+from {callers} c left join {jobs} j on j.id = c.job_id order by c.job_id
+
+-- name: beat_tie
+update {callers} set beat = beat + 1 where job_id = :job returning job_id
+
+-- name: untie
+delete from {callers} where job_id = :job
+
+-- name: cut_tie
+-- Unless it has beaten since.
+delete from {callers} where job_id = :job and beat = :beat returning host, pid
+
 -- name: prune_requests
 delete from {requests} where id in (select id from {requests} where at < :before order by at limit :limit)
 returning id

@@ -237,7 +237,7 @@ def _server(engine: Engine, call: Call) -> bodies.ServerInfo:
 def _enqueue(engine: Engine, call: Call) -> Any:
     body: bodies.Enqueue = call.body
     _check_queues(call.guest, [spec.queue for spec in body.specs])
-    return engine.enqueue(body.specs, request=_request(call.guest, body.request))
+    return engine.enqueue(body.specs, request=_request(call.guest, body.request), caller=body.caller)
 
 
 def _enqueue_jobs(engine: Engine, call: Call) -> Any:
@@ -258,6 +258,27 @@ def _enqueue_jobs(engine: Engine, call: Call) -> Any:
 def _request(guest: Guest, text: str | None) -> str | None:
     """Two clients that chose the same name for a request do not get each other's answers."""
     return text if not text or not guest.token else f"{guest.token}:{text}"
+
+
+def _tied(act: Callable[[Engine, int, Any], Any]) -> Verb:
+    """About a job that ends with its caller, by number."""
+
+    def verb(engine: Engine, call: Call) -> Any:
+        job = number(call.names["ref"], "job")
+        check_jobs(engine, call.guest, [job])
+        return act(engine, job, call.body)
+
+    return verb
+
+
+def _let_go(engine: Engine, job: int, _: None) -> bodies.Nothing:
+    engine.let_go(job)
+    return bodies.Nothing()
+
+
+def _callers(engine: Engine, call: Call) -> Any:
+    guest = call.guest
+    return [tie for tie in engine.callers() if guest.queues is None or (tie.queue and guest.may_see(tie.queue))]
 
 
 def _list_jobs(engine: Engine, call: Call) -> Any:
@@ -398,6 +419,10 @@ VERBS: dict[str, Verb] = {
     "lost_pools": lambda engine, call: engine.pools() if call.guest.queues is None else [],
     "orphaned_pools": lambda engine, call: engine.orphaned_pools() if call.guest.queues is None else [],
     "reap": _reap,
+    "callers": _callers,
+    "abandon": _tied(lambda engine, job, body: bodies.Abandoned(engine.abandon(job, body.beat))),
+    "still_here": _tied(lambda engine, job, _: bodies.Tied(engine.still_here(job))),
+    "let_go": _tied(_let_go),
     "heartbeat": _lent(lending.heartbeat),
     "complete": _lent(lending.complete),
     "fail": _lent(lending.fail),
