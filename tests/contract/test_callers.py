@@ -41,7 +41,15 @@ def test_a_request_that_is_sent_twice_ties_its_job_once(engine: Engine) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"host": ""}, {"boot": "a\x00b"}, {"host": "h" * 301}, {"pid": 0}, {"ticks": -1}, {"lease_s": 0}, {"lease_s": 1e9}],
+    [
+        {"host": ""},
+        {"boot": "a\x00b"},
+        {"host": "h" * 301},
+        {"pid": 0},
+        {"ticks": -1},
+        {"lease_s": 0},
+        {"lease_s": 1e9},
+    ],
     ids=str,
 )
 def test_nobody_real_is_refused_as_a_caller_and_nothing_is_stored(engine: Engine, wrong: dict[str, object]) -> None:

@@ -60,7 +60,12 @@ class Engine(Loans, Views, Tokens, Live, Callers):
             check.check_text(request, "request", most=200)
         if caller is not None:
             check.check_caller(caller)
-        elif request is None and len(specs) == 1 and specs[0].queue in self._known_queues and arrivals.is_express(specs[0]):
+        elif (
+            request is None
+            and len(specs) == 1
+            and specs[0].queue in self._known_queues
+            and arrivals.is_express(specs[0])
+        ):
             id = self._express(specs[0])
             if id is not None:
                 return [Enqueued(id)]

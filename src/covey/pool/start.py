@@ -85,6 +85,7 @@ def run(source: Source, options: PoolOptions) -> int:
             # Whatever went wrong: what we hand back now may be started elsewhere at once.
             starter.end_processes()
             left = starter.leave()
+            starter.part()
             starter.close()
         return code if left else 1
 
@@ -264,6 +265,12 @@ class Starter:
             self._log.not_left(error)
             return False
         return True
+
+    def part(self) -> None:
+        """What a parent who is gone had asked for is not left to be run by others, if the queue can be reached."""
+        if self._parent and self._parent.is_gone():
+            with contextlib.suppress(CoveyError, OSError):
+                Neighbours(self._source, self._source.database_id, self._log).look(me=None, force=True)
 
     def close(self) -> None:
         if self._tails:

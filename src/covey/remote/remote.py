@@ -202,9 +202,7 @@ class Remote:
         if caller is not None:
             check.check_caller(caller)
         name = os.urandom(16).hex() if request is None else request
-        made: list[Enqueued] = self._ask(
-            "enqueue", bodies.Enqueue(specs=list(specs), request=name, caller=caller)
-        )
+        made: list[Enqueued] = self._ask("enqueue", bodies.Enqueue(specs=list(specs), request=name, caller=caller))
         return made
 
     def still_here(self, job: int) -> bool:
