@@ -35,7 +35,7 @@ Limit = Annotated[
 ]
 Keep = Annotated[bool, typer.Option("--keep", help="Let the job go on if this command ends before it.")]
 
-HURRY_S = 1.0  # once we are ending: how long a reader may take over what the job has written
+HURRY_S = 3.0  # once we are ending: how long a reader may take over what the job has written
 GRACE_S = 2  # how long our pool lets others' jobs run on once it must go
 
 
@@ -147,16 +147,19 @@ class Running:
         from .calling import Asked, OutOfTime
 
         self._requests.settle()
-        for out in self._outs:
-            out.hurry(HURRY_S)
         is_late = isinstance(reason, OutOfTime)
+        if not self._keep:
+            with contextlib.suppress(CoveyError):
+                self._engine.cancel([self._job])
+        for out in self._outs:  # after that: a reader who does not read keeps nobody alive
+            out.hurry(HURRY_S)
         if self._keep:
             self._say(f"job {self._job} goes on; `covey logs -f {self._job}` shows it")
         else:
             if isinstance(reason, Asked):
                 self._say(f"cancelling job {self._job}")
             try:
-                self._cancel()
+                self._see_it_end()
                 self._let_go()
             finally:
                 self._workers.leave(hurry=True)
@@ -164,8 +167,8 @@ class Running:
                 self._say(f"time is over, job {self._job} was cancelled")
         return TIMED_OUT if is_late else 128 + (reason.number if isinstance(reason, Asked) else signal.SIGPIPE)
 
-    def _cancel(self) -> None:
-        """The job is cancelled (or has just ended) and its processes are gone."""
+    def _see_it_end(self) -> None:
+        """The processes of the cancelled job are gone, and what they wrote is out."""
         from ..engine.views import is_alive
 
         def tick(view: JobView) -> None:
@@ -175,8 +178,6 @@ class Running:
                     f"job {self._job} is cancelled; its pool is gone, and the next one ends what is left of it"
                 )
 
-        with contextlib.suppress(CoveyError):
-            self._engine.cancel([self._job])
         self._follower.follow(tick)
 
     def _let_go(self) -> None:
@@ -217,7 +218,14 @@ class Workers:
         if not self._keep:
             command += ["--parent-pid", str(os.getpid())]
         # Its own session: Ctrl-C is for us to answer, by cancelling the job.
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            # Whoever waits for the end of what we say must not wait for a pool that stays.
+            stderr=subprocess.DEVNULL if self._keep else None,
+            start_new_session=True,
+        )
 
     def leave(self, *, hurry: bool = False) -> None:
         """Our pool is gone. In a ``hurry`` another's job that it runs is handed back instead of waited for."""
