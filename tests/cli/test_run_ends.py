@@ -248,9 +248,7 @@ def run_to_files(covey: CommandLine, *words: str) -> tuple[subprocess.Popen[byte
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_every_byte_is_printed_once_when_run_is_interrupted(covey: CommandLine, number: int, code: int) -> None:
-    running, out, err = run_to_files(
-        covey, f"trap 'echo bye; echo bye >&2; exit' TERM; {NOISE}; sleep 1000 & wait"
-    )
+    running, out, err = run_to_files(covey, f"trap 'echo bye; echo bye >&2; exit' TERM; {NOISE}; sleep 1000 & wait")
     until((covey.directory / "said").exists)
     running.send_signal(number)
     assert running.wait(30) == code

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
-import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from ..core.model import ENDED
-from ..errors import CoveyError, InvalidInput, StoreError
+from ..errors import CoveyError, InvalidInput, NotFound, Refused, StoreError
 from .codes import TIMED_OUT, code_of
 from .opening import database, open_queue, refuse_nameless_inside_job
 from .options import Attempts, Cwd, Db, Env, Key, Label, Priority, Queue, Words
@@ -26,6 +23,7 @@ if TYPE_CHECKING:
     from ..core.view import JobView
     from ..engine.engine import Engine
     from .calling import Requests
+    from .temporary import Workers
 
 NoReuse = Annotated[
     bool, typer.Option("--no-reuse", help="Do not use workers elsewhere, even if a server of this queue runs.")
@@ -36,7 +34,7 @@ Limit = Annotated[
 Keep = Annotated[bool, typer.Option("--keep", help="Let the job go on if this command ends before it.")]
 
 HURRY_S = 3.0  # once we are ending: how long a reader may take over what the job has written
-GRACE_S = 2  # how long our pool lets others' jobs run on once it must go
+LOOK_S = 0.5  # how often we look whether somebody works on the queue
 
 
 def run(
@@ -74,13 +72,19 @@ def run(
         raise InvalidInput("run takes one command; queue several jobs, or tasks, with `covey enqueue` and `covey wait`")
     if specs[0].run_at is not None or specs[0].delay_s is not None:
         raise InvalidInput("run works the command now; for run_at and delay there are `covey enqueue` and `covey wait`")
-    reuse = _reuses(engine, no_reuse)
+    outer = _outer_job(engine)
+    if outer is not None:
+        _refuse_own_place(engine, outer, specs[0].queue)
     from .calling import Presence, Requests, ourselves
+    from .temporary import Workers, reuses
+
+    reuse = reuses(engine, no_reuse)
 
     lease_s: float = settings["lock_lease_seconds"]
     (job,) = engine.enqueue(specs, caller=None if keep else ourselves(lease_s))
     requests = Requests(limit_s)
-    workers = Workers(engine, url, job.id, specs[0].queue, requests, reuse=reuse, keep=keep)
+    inside = outer is not None
+    workers = Workers(engine, url, job.id, specs[0].queue, requests, reuse=reuse, keep=keep, inside=inside)
     running = Running(engine, job.id, workers, requests, keep=keep)
     presence = None if keep else Presence(engine, job.id, min(settings["heartbeat_seconds"], lease_s / 3))
     try:
@@ -103,14 +107,14 @@ class Running:
         self._engine, self._job, self._workers, self._requests, self._keep = engine, job, workers, requests, keep
         self._outs = Outlet(sys.stdout, requests.are_due), Outlet(sys.stderr, requests.are_due)
         self._follower = Follower(engine, job, seen=set(), outs=self._outs)
-        self._look_at = 0.0
+        self._look_at = time.monotonic() + LOOK_S
 
     def work(self) -> int:
         """The job has ended, its output is out, the temporary pool is gone; the exit code."""
         from .calling import Asked, OutOfTime, Unread
 
         try:
-            self._workers.look()
+            self._workers.look("pending")
             view = self._follower.follow(self._tick)
             if any(out.is_unread for out in self._outs):
                 raise Unread
@@ -139,8 +143,8 @@ class Running:
             raise Unread
         now = time.monotonic()
         if now > self._look_at:
-            self._look_at = now + 0.5
-            self._workers.look()
+            self._look_at = now + LOOK_S
+            self._workers.look(view.state)
 
     def _end_early(self, reason: Exception) -> int:
         """Whatever ends us ends the job, unless it shall go on. Nobody can hold that up any more."""
@@ -190,102 +194,26 @@ class Running:
         self._outs[1].write(f"covey: {text}\n")
 
 
-class Workers:
-    """Who works on the queue: pools that are there, or one of our own for the time being."""
-
-    def __init__(
-        self, engine: Client, url: str, job: int, queue: str, requests: Requests, *, reuse: bool, keep: bool
-    ) -> None:
-        self._engine, self._url, self._job, self._queue = engine, url, job, queue
-        self._requests, self._reuse, self._keep = requests, reuse, keep
-        self._own: subprocess.Popen[bytes] | None = None
-
-    def look(self) -> None:
-        """Somebody works on the queue: also when whoever did so at the start has left."""
-        if self._own is not None and self._own.poll() is None:
-            return
-        if _served(self._engine, self._queue, self._reuse):
-            return
-        if self._own is not None:
-            self._refuse_stranded()
-        else:
-            self._own = self._start()
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        """A pool that ends with us; if the job shall go on without us, once the queue is empty."""
-        command = [sys.executable, "-m", "covey", "worker", "start", "--db", self._url, "--count", "1"]
-        command += ["--queue", self._queue, "--drain", "--quiet", "--no-reuse", "--grace", str(GRACE_S)]
-        if not self._keep:
-            command += ["--parent-pid", str(os.getpid())]
-        # Its own session: Ctrl-C is for us to answer, by cancelling the job.
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            # Whoever waits for the end of what we say must not wait for a pool that stays.
-            stderr=subprocess.DEVNULL if self._keep else None,
-            start_new_session=True,
-        )
-
-    def leave(self, *, hurry: bool = False) -> None:
-        """Our pool is gone. In a ``hurry`` another's job that it runs is handed back instead of waited for."""
-        if self._own is None:
-            return
-        self._tell(signal.SIGTERM if hurry else signal.SIGINT)
-        while not hurry and not _has_ended(self._own):
-            if self._requests.are_due():
-                self._tell(signal.SIGTERM)
-                break
-        self._own.wait()
-
-    def _tell(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            if self._own is not None and self._own.poll() is None:
-                self._own.send_signal(number)
-
-    def _refuse_stranded(self) -> None:
-        """StoreError if the job, as it is now that its pool has left, waits for somebody who does not come."""
-        found = self._engine.why(self._job)
-        if found.state not in ENDED:
-            cancelled = "" if self._keep else ", and is cancelled"
-            raise StoreError(
-                f"the temporary pool has left and job {self._job} is still {found.state}{cancelled}: {found.reason}"
-            )
-
-
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it is gone, after a moment's wait that its end cuts short."""
+def _outer_job(engine: Client) -> JobView | None:
+    """The job that this command is part of, if it is one of the same queue."""
+    database_id, _, rest = os.environ.get("COVEY_RUN", "").partition(":")
+    _, _, rest = rest.partition(":")
+    job = rest.partition(":")[0]
+    if not job.isdecimal() or database_id != cast("Engine", engine).database_id:
+        return None
     try:
-        handle = os.pidfd_open(process.pid)
-    except OSError:
-        return process.poll() is not None
-    try:
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
-        return bool(poll.poll(100))
-    finally:
-        os.close(handle)
+        return engine.job(int(job))
+    except NotFound:
+        return None
 
 
-def _reuses(engine: Client, no_reuse: bool) -> bool:
-    """Whether workers elsewhere will do: those of a server, which we came through or which runs for this queue."""
-    if not hasattr(engine, "store"):
-        return True
-    from .reusing import find_server
-
-    return not no_reuse and find_server(cast("Engine", engine)) is not None
-
-
-def _served(engine: Client, queue: str, reuse: bool) -> bool:
-    """Whether a living pool of this host (``reuse``: of any) would take a command of that queue."""
-    from .. import env
-    from ..engine.views import is_alive
-
-    return any(
-        (reuse or pool.boot == env.boot())
-        and is_alive(pool)
-        and pool.state == "running"
-        and "command" in pool.kinds
-        and (pool.queues is None or queue in pool.queues)
-        for pool in engine.pool_views()
+def _refuse_own_place(engine: Client, outer: JobView, queue: str) -> None:
+    """Refused if the job that we are part of holds what ours would wait for."""
+    rules = next((each for each in engine.queues() if each.name == queue), None)
+    if rules is None or outer.queue != queue or not (rules.serial or rules.concurrency is not None):
+        return
+    limit = "one tree at a time" if rules.serial else f"at most {rules.concurrency} at a time"
+    raise Refused(
+        f"the queue {queue!r} runs {limit}, and job {outer.id}, which this is part of, would wait for itself; "
+        "use `covey spawn`, or another --queue"
     )

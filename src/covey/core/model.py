@@ -214,6 +214,7 @@ class Want(Struct, frozen=True):
     limit: int
     idle: bool = True  # a worker stands idle: jobs that were interrupted often may come too
     bound: int | None = None  # how many commands and sync tasks together: they share the places of --count
+    root: int | None = None  # only jobs of that tree
 
 
 class WorkerState(Struct, frozen=True):

@@ -25,7 +25,7 @@ class Callers:
     clock: Callable[[], int]
     rng: Random
 
-    def tie(self, jobs: Iterable[int], caller: Caller) -> None:
+    def _tie(self, jobs: Iterable[int], caller: Caller) -> None:
         """Inside a transaction: these new jobs end with the caller."""
         for job in jobs:
             self.store.ask(
@@ -46,7 +46,7 @@ class Callers:
         """The caller is alive as of now; False if the job is tied to nobody."""
         with writing(self.store, still_s=STILL_S):
             found = bool(self.store.ask("beat_tie", job=job))
-            failpoint("still_here.before_commit")
+            failpoint("present.before_commit")
         return found
 
     @repeated
@@ -54,7 +54,7 @@ class Callers:
         """The job ends with nobody any longer."""
         with writing(self.store):
             self.store.ask("untie", job=job)
-            failpoint("let_go.before_commit")
+            failpoint("untie.before_commit")
 
     @repeated
     def abandon(self, job: int, beat: int) -> bool:

@@ -88,7 +88,7 @@ class Engine(Loans, Views, Tokens, Live, Callers):
             self._add_queues({spec.queue for spec in fresh}, now)
             ids = arrivals.insert(fresh, now, self.store, queues)
             if caller is not None:
-                self.tie(ids, caller)
+                self._tie(ids, caller)
             if ids:
                 self.store.ring_for((spec.queue, spec.kind, spec.priority) for spec in fresh)
             enqueued = arrivals.named(answers, ids)

@@ -40,7 +40,7 @@ class Offer(Struct, frozen=True):
     def total(self) -> int:
         return sum(ready * self.ahead.get(kind, 1) for kind, ready in self.ready.items())
 
-    def room(self, queues: tuple[str, ...] | None, load: dict[str, int]) -> Want:
+    def room(self, queues: tuple[str, ...] | None, load: dict[str, int], root: int | None = None) -> Want:
         """Free places by kind, beside what is held already."""
         working = {kind: -(-load.get(kind, 0) // ahead) for kind, ahead in self.ahead.items()}
         free: dict[str, int] = {}
@@ -53,7 +53,7 @@ class Offer(Struct, frozen=True):
             free[kind] = max(0, places - load.get(kind, 0))
         bound = max((free.get(kind, 0) for kind in self.ahead), default=0)
         idle = sum(working.values()) < self.count
-        return Want(queues, free, bound + free.get("async", 0), idle=idle, bound=bound)
+        return Want(queues, free, bound + free.get("async", 0), idle=idle, bound=bound, root=root)
 
 
 class Exchange:
@@ -306,7 +306,7 @@ class Exchange:
             if (found := self._held.get(report.id)) and found[0] == report.fence:
                 load[found[2]][found[1]] -= 1
         return [
-            self._offers[type.name].room(type.queues, load[type.name])
+            self._offers[type.name].room(type.queues, load[type.name], type.root)
             for type in self._types
             if type.name in self._offers and type.name not in without
         ]

@@ -46,6 +46,7 @@ class PoolOptions(Struct, frozen=True, kw_only=True):
     count: int = 0  # 0 = by CPU and memory
     queues: tuple[str, ...] | None = None  # None = every queue
     workers: dict[str, int] = {}  # worker types: queue → count, instead of the two above
+    tree: int | None = None  # a root: only its jobs
     app: str | None = None
     drain: bool = False
     grace_s: float = 10.0
@@ -60,7 +61,7 @@ class PoolOptions(Struct, frozen=True, kw_only=True):
     def types(self) -> Types:
         if self.workers:
             return typed(self.workers)
-        return plain(self.count or automatic(), self.queues)
+        return plain(self.count or automatic(), self.queues, self.tree)
 
 
 def run(source: Source, options: PoolOptions) -> int:
@@ -125,7 +126,8 @@ class Starter:
             boot=boot(),
             pid=os.getpid(),
             ticks=self._ticks,
-            queues=self._types.queues,
+            # For one tree only: no queue is served by that, and nobody else may count on it.
+            queues=() if options.tree else self._types.queues,
             kinds=("command", "sync", "async") if options.app else ("command",),
             count=self._types.count,
             types=options.workers or None,

@@ -58,6 +58,19 @@ update {queues} set serial_root = null where serial_root = :root
 -- name: running_in
 select count(*) from {jobs} where pool is not null and queue = :queue
 
+-- name: ready_in_tree
+-- By parents, of which there is an index: a backlog of others' jobs costs nothing.
+select -priority, seq, id, kind, queue, lane from {jobs}
+where state = 'pending' and id in (
+    with recursive tree (id) as (
+        select id from {jobs} where id = :root
+        union all
+        select j.id from {jobs} j join tree on j.parent_id = tree.id
+    )
+    select id from tree
+)
+order by 1, 2, 3 limit :limit
+
 -- name: paused_queues
 select name from {queues} where paused_at is not null and (resume_at is null or resume_at > :now)
 
