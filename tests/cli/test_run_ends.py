@@ -193,6 +193,17 @@ def test_a_job_that_still_waits_is_cancelled_before_anybody_claims_it(covey: Com
     assert not (covey.directory / "ran").exists()
 
 
+def test_the_pool_of_a_run_that_was_killed_does_not_stay_for_others_jobs(covey: CommandLine) -> None:
+    covey("enqueue", "-", stdin=b"touch first; sleep 1000\n" + b"sleep 1000\n" * 3)
+    running = start(covey, "true", stderr=subprocess.DEVNULL)
+    until((covey.directory / "first").exists)
+    running.kill()
+    running.wait()
+    until(lambda: not covey.pids() and not temporary_pools(covey), 40)
+    views = [covey.view(id) for id in range(1, 6)]
+    assert [(view.state, view.attempts) for view in views] == [("pending", 0)] * 4 + [("cancelled", 0)]
+
+
 def test_a_second_ctrl_c_ends_run_at_once_and_the_job_all_the_same(covey: CommandLine) -> None:
     running = start(covey, "trap '' TERM; echo $$ >pid; echo began; while :; do sleep 0.1; done")
     assert first_line(running) == b"began\n"

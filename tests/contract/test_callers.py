@@ -6,8 +6,9 @@ import pytest
 
 from covey.core.model import Caller
 from covey.engine.engine import Engine
-from covey.errors import InvalidInput
+from covey.errors import CoveyError, InvalidInput
 from covey.testing import HandPool, child, command
+from covey.testing.faults import failpoint
 from covey.testing.hand import report
 
 CALLER = Caller(host="far", boot="another:1", pid=4711, ticks=99, lease_s=30.0)
@@ -24,6 +25,13 @@ def test_a_job_is_tied_to_its_caller_from_its_first_moment_on(engine: Engine) ->
     (tie,) = engine.callers()
     assert (tie.job, tie.queue, tie.state, tie.is_over) == (job, "q", "pending", False)
     assert (tie.host, tie.boot, tie.pid, tie.ticks, tie.lease_s) == ("far", "another:1", 4711, 99, 30.0)
+
+
+def test_there_is_no_moment_in_which_the_job_is_there_and_not_tied(engine: Engine) -> None:
+    for point, jobs in (("enqueue.before_commit", 0), ("enqueue.after_commit", 1)):
+        with failpoint(point, "raise"), pytest.raises((CoveyError, OSError)):
+            tied(engine)
+        assert (engine.status().counts["pending"], len(engine.callers())) == (jobs, jobs)
 
 
 def test_a_job_that_was_there_before_is_not_tied_to_who_asks_for_it_again(engine: Engine) -> None:
