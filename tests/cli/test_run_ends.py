@@ -155,6 +155,8 @@ def test_a_run_that_is_stopped_for_a_while_keeps_its_job(covey: CommandLine, wor
 def test_a_job_that_is_kept_goes_on_when_its_run_is_killed(covey: CommandLine, workers: str) -> None:
     running = start(covey, "--keep", "echo began; until test -e go; do sleep 0.05; done; echo done >>done")
     assert first_line(running) == b"began\n"
+    with covey.engine() as engine:
+        assert engine.callers() == []
     running.kill()
     running.wait()
     covey("enqueue", "true")  # what a temporary pool still does before it goes
@@ -241,6 +243,18 @@ def test_time_is_over_although_nobody_reads(covey: CommandLine) -> None:
 def test_time_is_over_although_nobody_reads_what_run_itself_has_to_say(covey: CommandLine) -> None:
     running = start(covey, "--timeout", "2s", "exec yes >&2", stdout=subprocess.DEVNULL)
     assert running.wait(50) == 124
+    assert covey.state(1) == "cancelled"
+
+
+def test_time_is_over_although_a_terminal_shows_nothing_any_more(covey: CommandLine) -> None:
+    """As after Ctrl-S: a terminal says that it can be written to, and takes less than it is given."""
+    master, slave = pty.openpty()
+    running = start(covey, "--timeout", "2s", "exec yes", stdout=slave, stderr=subprocess.DEVNULL)
+    os.close(slave)
+    try:
+        assert running.wait(50) == 124
+    finally:
+        os.close(master)
     assert covey.state(1) == "cancelled"
 
 
