@@ -160,6 +160,9 @@ class Log:
     def reaped(self, pool: int, jobs: int, processes: int) -> None:
         self._say("warning", f"pool {pool} was lost: {jobs} jobs handed back, {processes} processes ended")
 
+    def abandoned(self, job: int) -> None:
+        self._say("warning", f"job {job} was cancelled: the `covey run` that asked for it is gone")
+
     # ── containers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def supervises(self, pool: int, pid: int, image: str, server: str) -> None:

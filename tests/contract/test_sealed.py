@@ -52,6 +52,9 @@ WRITING: dict[str, Verb] = {
     "turn_that_drains": lambda engine, pool: pool.turn(draining=True),
     "turn_with_news": lambda engine, pool: pool.turn(events=[PoolEvent(1, "worker_lost", "c1", "gone")]),
     "beat": lambda engine, pool: engine.beat([pool.id, 77]),
+    "still_here": lambda engine, pool: engine.still_here(PENDING),
+    "let_go": lambda engine, pool: engine.let_go(PENDING),
+    "abandon": lambda engine, pool: engine.abandon(PENDING, 0),
     "turns": lambda engine, pool: refused_in(engine.turns([pool.said(held=[])])),
     "renew": lambda engine, pool: engine.renew(HELD, pool.id, held(engine).fence),
     "release": lambda engine, pool: engine.release(HELD, pool.id, held(engine).fence),
@@ -63,6 +66,7 @@ WRITING: dict[str, Verb] = {
 }
 READING = {"close", "events", "history", "job", "jobs", "newest_id", "orphaned_pools", "pool_events", "pool_views"}
 READING |= {"pools", "queues", "settings", "status", "stirrings", "stored_settings", "tree", "wait", "wait_for", "wake"}
+READING |= {"callers"}
 READING |= {"output", "show_output", "shown_output", "hide_output"}  # files, not the database
 READING |= {"check_lendable", "ended", "queues_of", "token_rows", "tokens", "while_waiting", "why", "overdue_loans"}
 ELSEWHERE = {"enqueue_in"}  # needs a caller's connection: tests/app/callers

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from covey.compose import open_engine
-from covey.core.model import Claim, Turn, Want
+from covey.core.model import Caller, Claim, Turn, Want
 from covey.engine import moving
 from covey.engine.engine import Engine
 from covey.errors import NoQueue, Refused
@@ -21,7 +21,7 @@ from covey.testing.hand import report
 EVERYWHERE = ("file", "postgres")
 TABLES = (
     *("meta", "config", "queues", "tokens", "jobs", "payloads", "results", "attempts", "edges", "events"),
-    *("pools", "workers", "requests", "staged"),
+    *("pools", "workers", "requests", "staged", "callers"),
 )
 # Given anew at every try: numbers (PostgreSQL leaves gaps), instants, chance.
 VOLATILE = {
@@ -235,6 +235,23 @@ def reap(place: Place, _: object) -> None:
         place.open().reap(pool.id, pool.beat)
 
 
+def tied(place: Place) -> int:
+    caller = Caller(host="far", boot="another:1", pid=1, ticks=1, lease_s=30.0)
+    return place.open().enqueue([command()], caller=caller)[0].id
+
+
+def still_here(place: Place, job: int) -> None:
+    place.open().still_here(job)
+
+
+def let_go(place: Place, job: int) -> None:
+    place.open().let_go(job)
+
+
+def abandon(place: Place, job: int) -> None:
+    place.open().abandon(job, 0)
+
+
 def lent(place: Place) -> Loan:
     jobs(place)
     found = place.open().lend(pool_info(host="http", pid=0))
@@ -360,6 +377,9 @@ SCENES = {
     "turn.after_claim": TURN,
     "turn.before_commit": TURN,
     "turn.after_commit": TURN,
+    "present.before_commit": Scene(tied, still_here),
+    "untie.before_commit": Scene(tied, let_go),
+    "abandon.before_commit": Scene(tied, abandon),
     "stage.before_commit": Scene(lent, stage),
     "unstage.before_commit": Scene(staged, settle, whole=False),
     "migrate.before_script": MIGRATE,

@@ -168,6 +168,10 @@ def _pool(tail: str, body: Any = None) -> Make:
     return lambda house, queue: (f"/v1/pools/{house.jobs[queue][1]}{tail}", "", body)
 
 
+def _caller(tail: str, body: Any = None) -> Make:
+    return lambda house, queue: (f"/v1/callers/{house.waiting[queue]}{tail}", "", body)
+
+
 def _held(tail: str, **more: Any) -> Make:
     def make(house: House, queue: str) -> tuple[Any, ...]:
         job, pool, fence = house.jobs[queue]
@@ -203,6 +207,10 @@ EXAMPLES: dict[str, Make] = {
     "lost_pools": _plain("/v1/pools/beats"),
     "orphaned_pools": _plain("/v1/pools/orphaned"),
     "reap": _pool("/reap", {"beat": 0}),
+    "callers": _plain("/v1/callers"),
+    "abandon": _caller("/abandon", {"beat": 0}),
+    "still_here": _caller("/beat"),
+    "let_go": _caller(""),
     "claim": lambda house, queue: ("/v1/jobs/claim", "", {"queues": [queue]}),
     "heartbeat": _held("heartbeat"),
     "release": _held("release"),

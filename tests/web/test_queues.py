@@ -21,6 +21,7 @@ HARMLESS = {
     "settings": "settings are those of the whole",
     "lost_pools": "empty",
     "orphaned_pools": "empty",
+    "callers": "without those of the other one's jobs",
     "queues": "without the other one",
     "wait": "asked for a pool of the other queue",
 }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -29,6 +31,9 @@ Count = Annotated[int, typer.Option("--count", "-n", min=1, max=64, help="Jobs a
 
 def demo(count: Count = 4) -> int:
     """Start a pool, queue commands and Python tasks, watch them run, see one retried and one die."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _stop)  # what is tidied up after Ctrl-C is also then
     with tempfile.TemporaryDirectory(prefix="covey-demo-") as directory:
         url = os.path.join(directory, "queue.db")
         os.environ["COVEY_DB"] = url
@@ -44,6 +49,10 @@ def demo(count: Count = 4) -> int:
     return 0 if _as_expected(views) else 1
 
 
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
 def _engine(url: str) -> Engine:
     from ..compose import open_engine
 
@@ -53,11 +62,12 @@ def _engine(url: str) -> Engine:
 @contextlib.contextmanager
 def _pool(url: str, count: int) -> Iterator[None]:
     """A pool runs; afterwards it is gone."""
-    import signal
-
-    command = [sys.executable, "-m", "covey", "worker", "start", "--db", url, "--count", str(count)]
+    command = [sys.executable, "-m", "covey", "worker", "start", "--db", url, "--count", str(count), "--app", APP]
     pool = subprocess.Popen(
-        [*command, "--app", APP, "--quiet"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+        [*command, "--quiet", "--grace", "2", "--parent-pid", str(os.getpid())],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         yield

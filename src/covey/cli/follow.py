@@ -5,15 +5,15 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
-import re
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TextIO, cast
 
 from ..core.model import ENDED
 from ..errors import NotFound
 from .opening import listen_for_ends
-from .output import note, safe
+from .outlet import shown
+from .output import safe
 
 if TYPE_CHECKING:
     from ..core.ports import Client
@@ -22,32 +22,48 @@ if TYPE_CHECKING:
     from ..store.store import Store
 
 LOOK_S = 0.1
+NOTE = "\n[covey: "  # where the stored text has lost its middle
 OVERLAP = 4096  # characters by which the stored text is matched with what was shown already
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def write(text: str, target: TextIO) -> None:
-    """The text is out: as it is in a pipe, harmless on a terminal."""
-    if not text:
-        return
-    if target.isatty():
-        text = safe(_COLOUR.sub("", text).replace("\r\n", "\n"))
-    target.flush()
-    target.buffer.write(text.encode("utf-8", "replace"))
-    target.buffer.flush()
+class Out(Protocol):
+    """Where text goes."""
+
+    def write(self, text: str, /) -> None: ...
 
 
-def write_attempt(run: Attempt) -> None:
+class Plain:
+    """Standard output or error, for as long as it takes."""
+
+    def __init__(self, target: TextIO) -> None:
+        self._target = target
+
+    def write(self, text: str) -> None:
+        if text:
+            self._target.flush()
+            self._target.buffer.write(shown(text, self._target))
+            self._target.buffer.flush()
+
+
+Outs = tuple[Out, Out]
+
+
+def plain_outs() -> Outs:
+    return Plain(sys.stdout), Plain(sys.stderr)
+
+
+def write_attempt(run: Attempt, outs: Outs | None = None) -> None:
     """Everything that the attempt wrote is out, each stream on its own."""
-    write(run.stdout, sys.stdout)
-    write(run.stderr, sys.stderr)
+    out, err = outs or plain_outs()
+    out.write(run.stdout)
+    err.write(run.stderr)
 
 
 class LiveStream:
     """One stream of a running attempt."""
 
-    def __init__(self, path: str, target: TextIO) -> None:
-        self._path, self._target = path, target
+    def __init__(self, path: str, out: Out) -> None:
+        self._path, self._out = path, out
         self._file: BinaryIO | None = None
         self._turned = False  # the file was followed by another: if by more than one, something was missed
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
@@ -98,24 +114,27 @@ class LiveStream:
             rest = stored[self._shown :]
         else:
             place = stored.rfind(self._end)
-            rest = stored[place + len(self._end) :] if place >= 0 else stored
+            # Not there: what was shown last is part of what was dropped, so the head was shown already.
+            rest = stored[place + len(self._end) if place >= 0 else max(0, stored.find(NOTE)) :]
         self._show(rest)
 
     def _show(self, text: str) -> None:
-        write(text, self._target)
+        # Counted first: an outlet that is interrupted keeps the rest of the text, and it is not to be shown twice.
         self._shown += len(text)
         self._end = (self._end + text)[-OVERLAP:]
+        self._out.write(text)
 
 
 class LiveRun:
     """Both streams of one attempt: files beside the database, or what a server tells of them."""
 
-    def __init__(self, engine: Client, job: int, fence: int) -> None:
+    def __init__(self, engine: Client, job: int, fence: int, outs: Outs | None = None) -> None:
+        out, err = outs or plain_outs()
         store: Store | None = getattr(engine, "store", None)
         live = os.path.join(store.dialect.side if store else "", "live", f"{job}.{fence}")
         self.fence = fence
-        self._out = LiveStream(live + ".out", sys.stdout)
-        self._err = LiveStream(live + ".err", sys.stderr)
+        self._out = LiveStream(live + ".out", out)
+        self._err = LiveStream(live + ".err", err)
         self._server: Remote | None = None if store else cast("Remote", engine)
         self._job, self._places = job, (0, 0)
 
@@ -129,9 +148,9 @@ class LiveRun:
     def _ask(self, server: Remote) -> None:
         out, err = self._places
         found = server.output(self._job, fence=self.fence, out=out, err=err)
+        self._places = found.out, found.err  # first: what is fed may be interrupted, and is not asked for again
         self._out.feed(found.stdout, turned=found.out != out + len(found.stdout))
         self._err.feed(found.stderr, turned=found.err != err + len(found.stderr))
-        self._places = found.out, found.err
 
     def close(self) -> None:
         self._out.close()
@@ -144,52 +163,72 @@ class LiveRun:
             self._err.finish(run.stderr, run.stderr_dropped)
 
 
+class Follower:
+    """What one job writes, from its first line to its last. Whoever was interrupted follows on where he was."""
+
+    def __init__(self, engine: Client, job: int, *, seen: set[int], outs: Outs | None = None) -> None:
+        """``seen``: fences of attempts that shall not be shown."""
+        self._engine, self._job, self._seen = engine, job, seen
+        self._outs = outs or plain_outs()
+        self._current: LiveRun | None = None
+        self._before: tuple[str, int, int | None] | None = None
+
+    def follow(self, tick: Callable[[JobView], None] = lambda view: None) -> JobView | None:
+        """The job has ended (None: it was removed) and what it wrote is out. ``tick`` may raise to interrupt."""
+        ear = listen_for_ends(self._engine)
+        try:
+            while True:
+                try:
+                    view = self._engine.job(self._job)
+                except NotFound:
+                    return None
+                self._show(view)
+                if view.state in ENDED and view.pool is None:
+                    return view
+                tick(view)
+                ear.wait(LOOK_S)
+        finally:
+            ear.close()
+
+    def close(self) -> None:
+        if self._current:
+            self._current.close()
+
+    def _show(self, view: JobView) -> None:
+        """What was written up to this moment is out."""
+        running = view.state == "processing" and view.fence not in self._seen
+        if running and (self._current is None or self._current.fence != view.fence):
+            self._catch_up(view)
+            self._current = LiveRun(self._engine, self._job, view.fence, self._outs)
+        if self._current:
+            self._current.poll()
+        now = (view.state, view.fence, view.pool)
+        if view.pool is None and now != self._before:
+            self._catch_up(view)
+            self._current = None
+        self._before = now
+
+    def _catch_up(self, view: JobView) -> None:
+        """Attempts that are over and were not shown in full are now; one that is to be tried again is said."""
+        for run in self._engine.history(view.id):
+            if run.fence in self._seen:
+                continue
+            self._seen.add(run.fence)
+            if self._current is not None and run.fence == self._current.fence:
+                self._current.finish(run)
+            else:
+                write_attempt(run, self._outs)
+            if view.state not in ENDED and run.error:
+                said = f"covey: attempt {run.number} of {view.max_attempts} failed: {safe(run.error)}\n"
+                self._outs[1].write(said)
+
+
 def follow(
     engine: Client, job: int, *, seen: set[int], tick: Callable[[JobView], None] = lambda view: None
 ) -> JobView | None:
     """The job has ended (None: it was removed) and what it wrote is out, but for attempts with a fence in ``seen``."""
-    current: LiveRun | None = None
-    before: tuple[str, int, int | None] | None = None
-    ear = listen_for_ends(engine)
+    follower = Follower(engine, job, seen=seen)
     try:
-        while True:
-            try:
-                view = engine.job(job)
-            except NotFound:
-                return None
-            if (
-                view.state == "processing"
-                and (current is None or current.fence != view.fence)
-                and view.fence not in seen
-            ):
-                _catch_up(engine, view, current, seen)
-                current = LiveRun(engine, job, view.fence)
-            if current:
-                current.poll()
-            now = (view.state, view.fence, view.pool)
-            if view.pool is None and now != before:
-                _catch_up(engine, view, current, seen)
-                current = None
-            before = now
-            if view.state in ENDED and view.pool is None:
-                return view
-            tick(view)
-            ear.wait(LOOK_S)
+        return follower.follow(tick)
     finally:
-        ear.close()
-        if current:
-            current.close()
-
-
-def _catch_up(engine: Client, view: JobView, current: LiveRun | None, seen: set[int]) -> None:
-    """Attempts that are over and were not shown in full are now; one that is to be tried again is said."""
-    for run in engine.history(view.id):
-        if run.fence in seen:
-            continue
-        if current is not None and run.fence == current.fence:
-            current.finish(run)
-        else:
-            write_attempt(run)
-        seen.add(run.fence)
-        if view.state not in ENDED and run.error:
-            note(f"covey: attempt {run.number} of {view.max_attempts} failed: {safe(run.error)}")
+        follower.close()

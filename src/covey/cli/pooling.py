@@ -21,6 +21,7 @@ def start_pool(
     count: str | None = None,
     worker: list[str] | None = None,
     queue: list[str] | None = None,
+    tree: int | None = None,
     app: str | None = None,
     drain: bool = False,
     grace: float = 10.0,
@@ -37,6 +38,9 @@ def start_pool(
     """A pool has run until it was stopped; its exit code."""
     checked = check_start(count, worker, queue, app, grace, max_jobs, max_memory)
     check_name(name)
+    check_range("--tree", tree, 1, (1 << 63) - 1)
+    if tree is not None and worker:
+        raise InvalidInput("--worker QUEUE=N is for whole queues; beside --tree say --queue and --count")
     check_range("--max-startup-concurrency", max_startup_concurrency, 1, MOST_WORKERS)
     check_range("--parent-pid", parent_pid, 1, 1 << 22)
     choose_token(token_file)
@@ -45,7 +49,7 @@ def start_pool(
     from ..pool.start import PoolOptions, run
 
     store: Store | None = getattr(source, "store", None)
-    if store and not (no_reuse or drain):
+    if store and not (no_reuse or drain or tree):
         from .reusing import reused
 
         kinds = ("command", "sync", "async") if app else ("command",)
@@ -61,6 +65,7 @@ def start_pool(
             count=checked.jobs,
             workers=checked.workers,
             queues=checked.queues,
+            tree=tree,
             app=app,
             drain=drain,
             grace_s=grace,

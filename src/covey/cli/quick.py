@@ -58,6 +58,7 @@ START = Words(
         "--max-jobs": "max_jobs",
         "--max-startup-concurrency": "max_startup_concurrency",
         "--parent-pid": "parent_pid",
+        "--tree": "tree",
     },
     lists={"--worker": "worker", "-w": "worker", "--queue": "queue", "-q": "queue"},
     flags={"--drain": "drain", "--quiet": "quiet", "--no-reuse": "no_reuse"},

@@ -1,28 +1,29 @@
-"""covey run: queue a command, work it if nobody else does, follow it, end as it ends."""
+"""covey run: queue a command, work it if nobody else does, follow it, end as it ends, and end it if we end."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import sys
+import time
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from ..core.model import ENDED
-from ..errors import CoveyError, InvalidInput, StoreError
+from ..errors import CoveyError, InvalidInput, NotFound, Refused, StoreError
 from .codes import TIMED_OUT, code_of
 from .opening import database, open_queue, refuse_nameless_inside_job
 from .options import Attempts, Cwd, Db, Env, Key, Label, Priority, Queue, Words
-from .output import note, one_line
+from .output import one_line
 from .words import WordsCommand, argv_of
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable
-    from types import FrameType
-
     from ..core.ports import Client
     from ..core.view import JobView
     from ..engine.engine import Engine
+    from .calling import Requests
+    from .temporary import Workers
 
 NoReuse = Annotated[
     bool, typer.Option("--no-reuse", help="Do not use workers elsewhere, even if a server of this queue runs.")
@@ -30,14 +31,10 @@ NoReuse = Annotated[
 Limit = Annotated[
     str | None, typer.Option("--timeout", metavar="TIME", help="Cancel it after 90s, 5m …; exit code 124.")
 ]
+Keep = Annotated[bool, typer.Option("--keep", help="Let the job go on if this command ends before it.")]
 
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: the same as Ctrl-C, with its own exit code."""
-
-
-class OutOfTime(Exception):
-    """--timeout is over."""
+HURRY_S = 3.0  # once we are ending: how long a reader may take over what the job has written
+LOOK_S = 0.5  # how often we look whether somebody works on the queue
 
 
 def run(
@@ -51,10 +48,11 @@ def run(
     cwd: Cwd = None,
     env: Env = None,
     label: Label = None,
+    keep: Keep = False,
     no_reuse: NoReuse = False,
     db: Db = None,
 ) -> int:
-    """Queue a command, follow what it writes, exit with its code. Ctrl-C cancels it.
+    """Queue a command, follow what it writes, exit with its code. The job ends with this command, whatever ends it.
 
     If no pool on this host serves the queue, a temporary one is started for the time being.
     """
@@ -68,140 +66,154 @@ def run(
     refuse_mixture(list(words or ()), argv, None, key)
     url = database(db)
     engine = open_queue(url, create=True)
-    specs = from_words(list(words or ()), argv, engine.settings(), {**options, "key": key})
+    settings = engine.settings()
+    specs = from_words(list(words or ()), argv, settings, {**options, "key": key})
     if len(specs) != 1 or specs[0].kind != "command":
         raise InvalidInput("run takes one command; queue several jobs, or tasks, with `covey enqueue` and `covey wait`")
     if specs[0].run_at is not None or specs[0].delay_s is not None:
         raise InvalidInput("run works the command now; for run_at and delay there are `covey enqueue` and `covey wait`")
-    reuse = _reuses(engine, no_reuse)
-    (job,) = engine.enqueue(specs)
-    return _work(engine, url, job.id, specs[0].queue, limit_s, reuse)
+    outer = _outer_job(engine)
+    if outer is not None:
+        _refuse_own_place(engine, outer, specs[0].queue)
+    from .calling import Presence, Requests, ourselves
+    from .temporary import Workers, reuses
+
+    reuse = reuses(engine, no_reuse)
+
+    lease_s: float = settings["lock_lease_seconds"]
+    (job,) = engine.enqueue(specs, caller=None if keep else ourselves(lease_s))
+    requests = Requests(limit_s)
+    inside = outer is not None
+    workers = Workers(engine, url, job.id, specs[0].queue, requests, reuse=reuse, keep=keep, inside=inside)
+    running = Running(engine, job.id, workers, requests, keep=keep)
+    presence = None if keep else Presence(engine, job.id, min(settings["heartbeat_seconds"], lease_s / 3))
+    try:
+        return running.work()
+    finally:
+        if presence:
+            presence.close()
 
 
 run.command_class = WordsCommand  # type: ignore[attr-defined]
 
 
-def _work(engine: Client, url: str, job: int, queue: str, limit_s: float | None, reuse: bool) -> int:
-    """The job has ended, its output is out, the temporary pool is gone; the exit code."""
-    import signal
+class Running:
+    """One job, from its first line to its exit code."""
 
-    def terminate(number: int, frame: FrameType | None) -> None:
-        raise Terminated
+    def __init__(self, engine: Client, job: int, workers: Workers, requests: Requests, *, keep: bool) -> None:
+        from .follow import Follower
+        from .outlet import Outlet
 
-    signal.signal(signal.SIGTERM, terminate)
-    pools = [] if _served(engine, queue, reuse) else [_start_pool(url, queue)]
-    seen: set[int] = set()
+        self._engine, self._job, self._workers, self._requests, self._keep = engine, job, workers, requests, keep
+        self._outs = Outlet(sys.stdout, requests.are_due), Outlet(sys.stderr, requests.are_due)
+        self._follower = Follower(engine, job, seen=set(), outs=self._outs)
+        self._look_at = time.monotonic() + LOOK_S
 
-    def keep_served() -> None:
-        """Somebody works on the queue: also when whoever did so at the start has left."""
-        if any(pool.poll() is None for pool in pools) or _served(engine, queue, reuse):
-            return
-        if pools:
-            _refuse_stranded(engine, job)
-        else:
-            pools.append(_start_pool(url, queue))
+    def work(self) -> int:
+        """The job has ended, its output is out, the temporary pool is gone; the exit code."""
+        from .calling import Asked, OutOfTime, Unread
 
-    try:
         try:
-            view = _follow(engine, job, seen, keep_served, limit_s)
-        except OutOfTime:
-            _cancel(engine, job, seen)
-            note(f"covey: time is over, job {job} was cancelled")
-            return TIMED_OUT
-        except KeyboardInterrupt as request:
-            note(f"covey: cancelling job {job}")
-            _cancel(engine, job, seen)
-            return 143 if isinstance(request, Terminated) else 130
-    finally:
-        for pool in pools:
-            _stop_pool(pool)
-    if view is not None and view.state != "completed":
-        note(f"covey: job {job} is {view.state}" + (f": {one_line(view.error)}" if view.error else ""))
-    return code_of(view)
+            self._workers.look("pending")
+            view = self._follower.follow(self._tick)
+            if any(out.is_unread for out in self._outs):
+                raise Unread
+        except (OutOfTime, Asked, Unread) as reason:
+            return self._end_early(reason)
+        except BaseException:
+            if not self._keep:
+                with contextlib.suppress(CoveyError, OSError):  # else it stays tied to us, and we are gone
+                    self._engine.cancel([self._job])
+                    self._let_go()
+            self._workers.leave(hurry=not self._keep)
+            raise
+        finally:
+            self._follower.close()
+        self._let_go()
+        self._workers.leave()
+        if view is not None and view.state != "completed":
+            self._say(f"job {self._job} is {view.state}" + (f": {one_line(view.error)}" if view.error else ""))
+        return code_of(view)
 
+    def _tick(self, view: JobView) -> None:
+        from .calling import Unread
 
-def _reuses(engine: Client, no_reuse: bool) -> bool:
-    """Whether workers elsewhere will do: those of a server, which we came through or which runs for this queue."""
-    if not hasattr(engine, "store"):
-        return True
-    from .reusing import find_server
-
-    return not no_reuse and find_server(cast("Engine", engine)) is not None
-
-
-def _served(engine: Client, queue: str, reuse: bool) -> bool:
-    """Whether a living pool of this host (``reuse``: of any) would take a command of that queue."""
-    from .. import env
-    from ..engine.views import is_alive
-
-    return any(
-        (reuse or pool.boot == env.boot())
-        and is_alive(pool)
-        and pool.state == "running"
-        and "command" in pool.kinds
-        and (pool.queues is None or queue in pool.queues)
-        for pool in engine.pool_views()
-    )
-
-
-def _start_pool(url: str, queue: str) -> subprocess.Popen[bytes]:
-    """A pool for the time being; if this process is killed, it ends by itself once the queue is empty."""
-    import subprocess
-    import sys
-
-    command = [sys.executable, "-m", "covey", "worker", "start", "--db", url, "--count", "1"]
-    command += ["--queue", queue, "--drain", "--quiet", "--no-reuse"]
-    # Its own session: Ctrl-C is for us to answer, by cancelling the job.
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
-
-
-def _stop_pool(pool: subprocess.Popen[bytes]) -> None:
-    import signal
-
-    with contextlib.suppress(ProcessLookupError):
-        if pool.poll() is None:
-            pool.send_signal(signal.SIGINT)
-    pool.wait()
-
-
-def _follow(
-    engine: Client, job: int, seen: set[int], keep_served: Callable[[], None], limit_s: float | None
-) -> JobView | None:
-    import time
-
-    from .follow import follow
-
-    deadline = None if limit_s is None else time.monotonic() + limit_s
-    look_at = 0.0
-
-    def tick(view: JobView) -> None:
-        nonlocal look_at
+        self._requests.heed()
+        if any(out.is_unread for out in self._outs):
+            raise Unread
         now = time.monotonic()
-        if deadline is not None and now > deadline:
-            raise OutOfTime
-        if now > look_at:
-            look_at = now + 0.5
-            keep_served()
+        if now > self._look_at:
+            self._look_at = now + LOOK_S
+            self._workers.look(view.state)
 
-    return follow(engine, job, seen=seen, tick=tick)
+    def _end_early(self, reason: Exception) -> int:
+        """Whatever ends us ends the job, unless it shall go on. Nobody can hold that up any more."""
+        from .calling import Asked, OutOfTime
+
+        self._requests.settle()
+        is_late = isinstance(reason, OutOfTime)
+        if not self._keep:
+            with contextlib.suppress(CoveyError):
+                self._engine.cancel([self._job])
+        for out in self._outs:  # after that: a reader who does not read keeps nobody alive
+            out.hurry(HURRY_S)
+        if self._keep:
+            self._say(f"job {self._job} goes on; `covey logs -f {self._job}` shows it")
+        else:
+            if isinstance(reason, Asked):
+                self._say(f"cancelling job {self._job}")
+            try:
+                self._see_it_end()
+                self._let_go()
+            finally:
+                self._workers.leave(hurry=True)
+            if is_late:
+                self._say(f"time is over, job {self._job} was cancelled")
+        return TIMED_OUT if is_late else 128 + (reason.number if isinstance(reason, Asked) else signal.SIGPIPE)
+
+    def _see_it_end(self) -> None:
+        """The processes of the cancelled job are gone, and what they wrote is out."""
+        from ..engine.views import is_alive
+
+        def tick(view: JobView) -> None:
+            pools = self._engine.pool_views() if view.pool is not None else []
+            if view.pool is not None and not any(pool.id == view.pool and is_alive(pool) for pool in pools):
+                raise StoreError(
+                    f"job {self._job} is cancelled; its pool is gone, and the next one ends what is left of it"
+                )
+
+        self._follower.follow(tick)
+
+    def _let_go(self) -> None:
+        """It has ended: nobody needs to watch us any longer. If that cannot be said now, the next who looks sees it."""
+        if not self._keep:
+            with contextlib.suppress(CoveyError, OSError):
+                self._engine.let_go(self._job)
+
+    def _say(self, text: str) -> None:
+        self._outs[1].write(f"covey: {text}\n")
 
 
-def _refuse_stranded(engine: Client, job: int) -> None:
-    """StoreError if the job, as it is now that its pool has left, waits for somebody who does not come."""
-    found = engine.why(job)
-    if found.state not in ENDED:
-        raise StoreError(f"the temporary pool has left and job {job} is still {found.state}: {found.reason}")
+def _outer_job(engine: Client) -> JobView | None:
+    """The job that this command is part of, if it is one of the same queue."""
+    database_id, _, rest = os.environ.get("COVEY_RUN", "").partition(":")
+    _, _, rest = rest.partition(":")
+    job = rest.partition(":")[0]
+    if not job.isdecimal() or database_id != cast("Engine", engine).database_id:
+        return None
+    try:
+        return engine.job(int(job))
+    except NotFound:
+        return None
 
 
-def _cancel(engine: Client, job: int, seen: set[int]) -> None:
-    """The job is cancelled (or has just ended) and its processes are gone."""
-    from ..engine.views import is_alive
-    from .follow import follow
-
-    def tick(view: JobView) -> None:
-        if view.pool is not None and not any(pool.id == view.pool and is_alive(pool) for pool in engine.pool_views()):
-            raise StoreError(f"job {job} is cancelled; its pool is gone, and the next one ends what is left of it")
-
-    with contextlib.suppress(CoveyError):
-        engine.cancel([job])
-    follow(engine, job, seen=seen, tick=tick)
+def _refuse_own_place(engine: Client, outer: JobView, queue: str) -> None:
+    """Refused if the job that we are part of holds what ours would wait for."""
+    rules = next((each for each in engine.queues() if each.name == queue), None)
+    if rules is None or outer.queue != queue or not (rules.serial or rules.concurrency is not None):
+        return
+    limit = "one tree at a time" if rules.serial else f"at most {rules.concurrency} at a time"
+    raise Refused(
+        f"the queue {queue!r} runs {limit}, and job {outer.id}, which this is part of, would wait for itself; "
+        "use `covey spawn`, or another --queue"
+    )

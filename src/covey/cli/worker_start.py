@@ -54,6 +54,7 @@ Server = Annotated[
 Port = Annotated[
     int | None, typer.Option("--port", metavar="N", help="Containers: of the server that is found or started.")
 ]
+Tree = Annotated[int | None, typer.Option("--tree", metavar="JOB", help="Only that job and what is below it.")]
 ParentPid = Annotated[int | None, typer.Option("--parent-pid", metavar="PID", help="Stop when that process is gone.")]
 
 TokenFile = Annotated[
@@ -69,6 +70,7 @@ def start(
     count: Count = None,
     worker: Workers = None,
     queue: Queues = None,
+    tree: Tree = None,
     app: App = None,
     drain: Drain = False,
     grace: Grace = 10.0,
@@ -115,11 +117,14 @@ def start(
         "port": port,
     }
     if executor == "process":
+        options["tree"] = tree
         if given := [flag for flag, value in contained.items() if value is not None]:
             raise InvalidInput(f"--{given[0].replace('_', '-')} is for containers; add --executor docker")
         return start_pool(**options, no_reuse=no_reuse)
     from .containing import EXECUTORS, start_containers
 
+    if tree is not None:
+        raise InvalidInput("--tree is for workers without containers; leave out --executor")
     if executor not in EXECUTORS:
         raise InvalidInput(f"--executor {executor!r}: one of {', '.join(EXECUTORS)}")
     if not (no_reuse or drain) and server is None and (words := reused_workers(db, worker, queue, app)):

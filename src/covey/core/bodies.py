@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from .model import Child, Kind, Reply, Spec, State
+from .model import Caller, Child, Kind, Reply, Spec, State
 from .view import JobView
 
 MAX_WAIT_S = 60.0
@@ -197,6 +197,19 @@ class Enqueue(Said):
 
     specs: Annotated[list[Spec], Meta(max_length=MOST_JOBS)]
     request: RequestId | None = None
+    caller: Caller | None = None  # who waits, if the jobs shall end with him
+
+
+class Tied(Struct, frozen=True):
+    tied: bool  # False: the job ends with nobody (any more)
+
+
+class Abandon(Said):
+    beat: Number  # of the caller, as it was seen to stand still
+
+
+class Abandoned(Struct, frozen=True):
+    cancelled: bool
 
 
 class EnqueueJobs(Said):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..errors import InvalidInput, NotFound, TooLarge
 from .codec import clean, is_json
-from .model import KINDS, MAX_PAYLOAD, MODES, ON_ERROR, Report, Spec
+from .model import KINDS, MAX_PAYLOAD, MODES, ON_ERROR, Caller, Report, Spec
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,199}")
 YEAR_10000 = 253_402_300_800 * 1_000_000
@@ -66,6 +66,15 @@ def check_tree(spec: Spec) -> None:
         raise InvalidInput(f"mode {spec.child_mode!r}: one of {', '.join(MODES)}")
     if spec.tree_timeout_s is not None and not 0 < spec.tree_timeout_s < 1e9:
         raise InvalidInput(f"tree_timeout {spec.tree_timeout_s!r}: a number of seconds above 0")
+
+
+def check_caller(caller: Caller) -> None:
+    check_text(caller.host, "caller's host", most=300)
+    check_text(caller.boot, "caller's boot", most=300)
+    if not 0 < caller.pid < 1 << 32 or not 0 <= caller.ticks < 1 << 63:
+        raise InvalidInput(f"caller: there is no process {caller.pid} that began at {caller.ticks}")
+    if not 0 < caller.lease_s <= 86_400:
+        raise InvalidInput(f"caller's lease_s {caller.lease_s!r}: a number of seconds, at most 86,400")
 
 
 def check_limits(concurrency: object, max_depth: object) -> None:

@@ -217,6 +217,7 @@ class Want(Struct, frozen=True):
     limit: int
     idle: bool = True  # a worker stands idle: jobs that were interrupted often may come too
     bound: int | None = None  # how many commands and sync tasks together: they share the places of --count
+    root: int | None = None  # only jobs of that tree
 
 
 class WorkerState(Struct, frozen=True):
@@ -265,6 +266,35 @@ class PoolInfo(Struct, frozen=True, kw_only=True):
     log: str | None = None  # its log file, on its host
     cgroup: str | None = None  # the control group that holds its processes, on its host
     ticket: str | None = None  # of this registration: with the same one again it is the same pool
+
+
+class Caller(Struct, frozen=True, kw_only=True):
+    """Who waits for a job that shall end with him: enough to tell whether he still lives."""
+
+    host: str
+    boot: str
+    pid: int
+    ticks: int
+    lease_s: float
+
+
+class Tie(Struct, frozen=True):
+    """A job and its caller, as a pool judges him."""
+
+    job: int
+    host: str
+    boot: str
+    pid: int
+    ticks: int
+    beat: int
+    lease_s: float
+    queue: str | None  # None: the job is no more
+    state: State | None
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody needs to watch any longer."""
+        return self.state is None or self.state in ENDED
 
 
 class Registered(Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from .model import Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
+from .model import Caller, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Tie, Turn
 from .view import (
     Attempt,
     Branch,
@@ -80,6 +80,14 @@ class Source(Protocol):
         """
         ...
 
+    def callers(self) -> list[Tie]:
+        """Jobs that shall end with whoever asked for them, and who that is."""
+        ...
+
+    def abandon(self, job: int, beat: int) -> bool:
+        """The job is cancelled because its caller is gone, unless he has beaten since. Whether it was."""
+        ...
+
     def show_output(self, pool: int, job: int, fence: int, stdout: str, stderr: str) -> None:
         """More of what a run writes that has no directory at the queue: it can be followed from now on."""
         ...
@@ -90,7 +98,19 @@ class Source(Protocol):
 class Client(Protocol):
     """What can be asked of a queue."""
 
-    def enqueue(self, specs: Sequence[Spec]) -> list[Enqueued]: ...
+    def enqueue(
+        self, specs: Sequence[Spec], *, request: str | None = None, caller: Caller | None = None
+    ) -> list[Enqueued]:
+        """All of them are stored, in order, or none is. With a ``caller`` the new ones end with him."""
+        ...
+
+    def still_here(self, job: int) -> bool:
+        """The caller of that job is alive as of now; False if it is tied to nobody (any more)."""
+        ...
+
+    def let_go(self, job: int) -> None:
+        """The job ends with nobody any longer."""
+        ...
 
     def job(self, ref: str | int) -> JobView: ...
 

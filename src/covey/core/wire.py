@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from .. import errors
 from . import bodies
-from .model import Enqueued, LostPool, PoolInfo, Registered, Turn
+from .model import Enqueued, LostPool, PoolInfo, Registered, Tie, Turn
 from .tokens import Role
 from .view import (
     Attempt,
@@ -162,6 +162,24 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         gives=bodies.Reaped,
         scoped=False,
     ),
+    Endpoint(
+        name="callers",
+        method="GET",
+        path="/v1/callers",
+        about="Jobs that shall end with whoever asked for them, and who that is.",
+        role="worker",
+        gives=list[Tie],
+    ),
+    Endpoint(
+        name="abandon",
+        method="POST",
+        repeatable=True,
+        path="/v1/callers/{ref}/abandon",
+        about="Cancels the job of a caller who is gone, unless he has beaten since.",
+        role="worker",
+        takes=bodies.Abandon,
+        gives=bodies.Abandoned,
+    ),
     # One job at a time.
     Endpoint(
         name="claim",
@@ -254,6 +272,22 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         takes=bodies.Enqueue,
         gives=list[Enqueued],
         limit=MAX_BATCH,
+    ),
+    Endpoint(
+        name="still_here",
+        method="POST",
+        repeatable=True,
+        path="/v1/callers/{ref}/beat",
+        about="The caller of that job still waits for it.",
+        role="client",
+        gives=bodies.Tied,
+    ),
+    Endpoint(
+        name="let_go",
+        method="DELETE",
+        path="/v1/callers/{ref}",
+        about="The job ends with nobody any longer.",
+        role="client",
     ),
     Endpoint(
         name="list_jobs",

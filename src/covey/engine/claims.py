@@ -10,6 +10,7 @@ from ..store.store import Store
 from ..store.waiting import Lane, Sought
 from .lanes import Lanes
 
+MOST_OF_TREE = 1000  # waiting jobs of one tree that are looked at
 Pairs = Sequence[tuple[str, str]]  # (queue, kind)
 
 
@@ -37,6 +38,8 @@ class Claims:
 
     def there_is(self, want: Want) -> bool:
         """Whether there is something to take. Locks nothing."""
+        if want.root is not None:
+            return bool(self._in_tree(want, Lanes(self._store, self._now, self._has_rules), locked=False))
         lanes = self._lanes(want, Lanes(self._store, self._now, self._has_rules))
         if self._wet and any((lane.queue, lane.kind) in self._wet for lane in lanes if not lane.serial):
             return True
@@ -51,11 +54,21 @@ class Claims:
     def take(self, pool: int, want: Want) -> list[Claim]:
         """The next jobs in order for which there is a place of their kind. A full kind does not hide another's jobs."""
         lanes = Lanes(self._store, self._now, self._has_rules)
-        found = self._lanes(want, lanes)
-        claims = self._take_lane(pool, want, found[0]) if lanes.plain and len(found) == 1 else None
-        if claims is None:
-            claims = self._take_merged(pool, want, found, lanes)
+        claims: list[Claim] | None = None
+        if want.root is not None:
+            claims = self._take_chosen(pool, want, self._in_tree(want, lanes, locked=True), lanes)
+        else:
+            found = self._lanes(want, lanes)
+            if lanes.plain and len(found) == 1:
+                claims = self._take_lane(pool, want, found[0])
+            if claims is None:
+                claims = self._take_merged(pool, want, found, lanes)
         self.tell_families(claims)
+        return claims
+
+    def _take_chosen(self, pool: int, want: Want, chosen: list[int], lanes: Lanes) -> list[Claim]:
+        claims = self._store.claim(pool, chosen, self._now, idle=want.idle) if chosen else []
+        lanes.taken(claims)
         return claims
 
     def _take_lane(self, pool: int, want: Want, lane: Lane) -> list[Claim] | None:
@@ -84,9 +97,20 @@ class Claims:
             for each in found:
                 if room(each.kind):  # else nobody looked
                     self._is_dry(each)
-        claims = self._store.claim(pool, chosen, self._now, idle=want.idle) if chosen else []
-        lanes.taken(claims)
-        return claims
+        return self._take_chosen(pool, want, chosen, lanes)
+
+    def _in_tree(self, want: Want, lanes: Lanes, *, locked: bool) -> list[int]:
+        """The next jobs of one tree that may be claimed now, of the queues that are wanted."""
+        left, chosen = most_of(want), []
+        for id, kind, queue, lane in self._store.ready_in_tree(want.root or 0, MOST_OF_TREE, locked=locked):
+            if left.get(kind, 0) <= 0 or (want.queues is not None and queue not in want.queues):
+                continue
+            if not lanes.is_paused(queue) and lanes.admits(id, queue, lane):
+                left[kind] -= 1
+                chosen.append(id)
+                if len(chosen) == want.limit:
+                    break
+        return chosen
 
     def _lanes(self, want: Want, lanes: Lanes) -> list[Lane]:
         """Everything that may be claimed from now."""

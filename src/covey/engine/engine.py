@@ -14,13 +14,14 @@ from .. import config
 from ..core import check
 from ..core.clocks import NEVER
 from ..core.machine import SECOND
-from ..core.model import ENDED, Enqueued, Row, Spec
+from ..core.model import ENDED, Caller, Enqueued, Row, Spec
 from ..core.view import Change, Edit, Filter, JobView
 from ..env import failpoint
 from ..errors import InvalidInput, NotFound, Refused, StillStopping
 from ..store.store import Store
 from . import arrivals, duties, reopen, requests, stopping
 from .again import repeated
+from .callers import Callers
 from .live import Live
 from .loans import Loans
 from .sealing import refuse, writing
@@ -32,7 +33,7 @@ from .views import Views
 Ref = str | int
 
 
-class Engine(Loans, Views, Tokens, Live):
+class Engine(Loans, Views, Tokens, Live, Callers):
     """Everything that can be asked of one database. Safe to share between threads; not across a fork."""
 
     def __init__(self, store: Store, *, clock: Callable[[], int], rng: Random) -> None:
@@ -50,23 +51,33 @@ class Engine(Loans, Views, Tokens, Live):
         specs: Sequence[Spec],
         *,
         request: str | None = None,
+        caller: Caller | None = None,
         token: int = 0,
         within: tuple[str, ...] | None = None,
     ) -> list[Enqueued]:
         """All of them are on disk, in order, or none is.
 
-        With a ``request``, a name that the caller chose for this very call, the same again is answered the same and
-        writes nothing, for an hour. ``token`` and ``within``: whose it is, and the only queues that he may see.
+        With a ``request``, a name that the client chose for this very call, the same again is answered the same and
+        writes nothing, for an hour. With a ``caller``, those that are new end with him: there is no moment in which
+        one of them exists and is not tied to him. ``token`` and ``within``: who asks, and the only queues that he may
+        see.
         """
         for spec in specs:
             check.check_spec(spec)
         if request is not None:
             check.check_text(request, "request", most=200)
-        elif len(specs) == 1 and specs[0].queue in self._known_queues and arrivals.is_express(specs[0]):
+        if caller is not None:
+            check.check_caller(caller)
+        elif (
+            request is None
+            and len(specs) == 1
+            and specs[0].queue in self._known_queues
+            and arrivals.is_express(specs[0])
+        ):
             id = self._express(specs[0])
             if id is not None:
                 return [Enqueued(id)]
-        return self._enqueue(specs, request, token, within) if specs else []
+        return self._enqueue(specs, request, caller, token, within) if specs else []
 
     @repeated
     def _express(self, spec: Spec) -> int | None:
@@ -74,7 +85,12 @@ class Engine(Loans, Views, Tokens, Live):
 
     @repeated
     def _enqueue(
-        self, specs: Sequence[Spec], request: str | None, token: int, within: tuple[str, ...] | None
+        self,
+        specs: Sequence[Spec],
+        request: str | None,
+        caller: Caller | None,
+        token: int,
+        within: tuple[str, ...] | None,
     ) -> list[Enqueued]:
         with self.store.transaction():
             now = self.clock()
@@ -86,6 +102,8 @@ class Engine(Loans, Views, Tokens, Live):
             fresh = arrivals.fresh(specs, answers)
             self._add_queues({spec.queue for spec in fresh}, now)
             ids = arrivals.insert(fresh, now, self.store, queues)
+            if caller is not None:
+                self._tie(ids, caller)
             if ids:
                 self.store.ring_for((spec.queue, spec.kind, spec.priority) for spec in fresh)
             enqueued = arrivals.named(answers, ids)
@@ -214,6 +232,8 @@ class Engine(Loans, Views, Tokens, Live):
 
     def _retry(self, row: Row, trees: Trees, *, all: bool) -> Change:
         change = reopen.retry(row, trees, all=all)
+        if row.state in ENDED:  # somebody else wants it now; whoever asked for it first has seen it end
+            self.store.ask("untie", job=row.id)
         self.store.event("retried", now=trees.now, job_id=row.id, text=f"was {row.state}")
         return Change(row.id, change.state, row.state)
 

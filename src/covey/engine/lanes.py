@@ -41,6 +41,9 @@ class Lanes:
                 lanes += (Lane(queue, kind, most, True, owner), Lane(queue, kind, most, True, 0))
         return lanes
 
+    def is_paused(self, queue: str) -> bool:
+        return queue in self._paused
+
     def bounded(self, queue: str, kind: str, waiting: int) -> int:
         """How many of the waiting jobs could be claimed now by somebody who has places for all of them."""
         if queue in self._paused:

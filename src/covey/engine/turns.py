@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from .. import config
 from ..core import clocks
-from ..core.model import KINDS, Held, Kind, LostPool, PoolInfo, Registered, Reply, Report, Stirrings, Turn, Want
+from ..core.model import ENDED, KINDS, Held, Kind, LostPool, PoolInfo, Registered, Reply, Report, Stirrings, Turn, Want
 from ..env import failpoint
 from ..errors import CoveyError, InvalidInput, Refused, Undone
 from ..store.dialect import Listener
@@ -383,12 +383,20 @@ class Turns(Reports):
         return True
 
     def _drained(self, want: Want, now: int) -> bool:
+        if want.root is not None:
+            return self._tree_drained(want.root, now)
         queues = want.queues if want.queues is not None else [row[0] for row in self.store.ask("queues")]
         paused = {row[0] for row in self.store.ask("paused_queues", now=now)}
         ours = {"queues": json.dumps(queues), "kinds": json.dumps(list(want.places))}
         free = json.dumps([queue for queue in queues if queue not in paused])
         # In this order: a join that becomes ours between the two is seen by the second.
         return not self.store.value("undrained_above", **ours) and not self.store.value("undrained", open=free, **ours)
+
+    def _tree_drained(self, root: int, now: int) -> bool:
+        row = self.store.row(root)
+        if row is None or row.state in ENDED:
+            return True
+        return row.state == "pending" and row.queue in {each[0] for each in self.store.ask("paused_queues", now=now)}
 
     # ── waiting for something to do ─────────────────────────────────────────────────────────────────────────────────
 
@@ -474,7 +482,7 @@ def _failure(turn: Turn, error: Exception) -> CoveyError:
 def _sought_by(turn: Turn) -> Sought | None:
     """What the turn looks for, if it is one thing."""
     (want,) = turn.wants if len(turn.wants) == 1 else (None,)
-    if want is None or want.limit <= 0:
+    if want is None or want.limit <= 0 or want.root is not None:
         return None
     return Sought(want.queues, tuple(kind for kind, places in want.places.items() if places > 0))
 
@@ -489,4 +497,5 @@ def _is_idle(turn: Turn) -> bool:
 
 def _is_brief(turn: Turn) -> bool:
     """It says at most how jobs have ended, and asks for one sort of job."""
-    return not turn.events and turn.held is None and turn.workers is None and len(turn.wants) <= 1
+    is_plain = len(turn.wants) <= 1 and all(want.root is None for want in turn.wants)
+    return not turn.events and turn.held is None and turn.workers is None and is_plain

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
+from typing import Protocol
 
 from ..env import read_ticks
 from ..errors import InvalidInput
 from .crew import Crew
 from .member import Member
 
-PARENT_S = 5.0
+PARENT_S = 5.0  # where nothing tells that it is gone
 MEMORY_S = 1.0
 
 
 class Parent:
-    """The process without which a pool shall not live, for pools that no pipe connects with it."""
+    """The process without which a pool shall not live."""
 
     def __init__(self, pid: int) -> None:
         ticks = read_ticks(pid)
@@ -29,6 +32,19 @@ class Parent:
         except OSError:
             return False
 
+    def handle(self) -> int | None:
+        """A descriptor that can be read once it is gone; None where there is no such thing, or it is gone already."""
+        try:
+            return os.pidfd_open(self.pid)
+        except OSError:
+            return None
+
+
+class Watcher(Protocol):
+    def watch(self, file: int, act: Callable[[object], None]) -> None: ...
+
+    def unwatch(self, file: int) -> None: ...
+
 
 class Care:
     def __init__(self, crew: Crew, parent: Parent | None, *, max_memory: int | None) -> None:
@@ -41,6 +57,21 @@ class Care:
         """When to look next."""
         times = [at for at, wanted in ((self._parent_at, self._parent), (self._memory_at, self._max_memory)) if wanted]
         return min(times, default=None)
+
+    def listen(self, host: Watcher) -> None:
+        """The host hears at once when the parent is gone: then it is time to look."""
+        if self._parent is None:
+            return
+        self._parent_at = time.monotonic()  # it may have gone before anybody listened
+        if (handle := self._parent.handle()) is None:
+            return
+
+        def hear(_: object) -> None:
+            host.unwatch(handle)
+            os.close(handle)
+            self._parent_at = time.monotonic()
+
+        host.watch(handle, hear)
 
     def is_orphan(self) -> bool:
         now = time.monotonic()

@@ -40,7 +40,7 @@ class Offer(Struct, frozen=True):
     def total(self) -> int:
         return sum(ready * self.ahead.get(kind, 1) for kind, ready in self.ready.items())
 
-    def room(self, queues: tuple[str, ...] | None, load: dict[str, int]) -> Want:
+    def room(self, queues: tuple[str, ...] | None, load: dict[str, int], root: int | None = None) -> Want:
         """Free places by kind, beside what is held already."""
         working = {kind: -(-load.get(kind, 0) // ahead) for kind, ahead in self.ahead.items()}
         free: dict[str, int] = {}
@@ -53,7 +53,7 @@ class Offer(Struct, frozen=True):
             free[kind] = max(0, places - load.get(kind, 0))
         bound = max((free.get(kind, 0) for kind in self.ahead), default=0)
         idle = sum(working.values()) < self.count
-        return Want(queues, free, bound + free.get("async", 0), idle=idle, bound=bound)
+        return Want(queues, free, bound + free.get("async", 0), idle=idle, bound=bound, root=root)
 
 
 class Exchange:
@@ -96,6 +96,7 @@ class Exchange:
         self._dry: set[str] = set()
         self._due_at: float | None = None  # by our own clock: the queue's may go differently
         self._rung = False  # since the last turn began
+        self._urgent = False  # a look around does not wait for its time
         self._turned_at = 0.0
         self._back = threading.Event()
         self._number = 0
@@ -157,6 +158,11 @@ class Exchange:
             self._draining = True
         self._source.wake()
 
+    def look_now(self) -> None:
+        """Who is gone is seen at once, and what that cancels is stopped."""
+        self._urgent = True
+        self._source.wake()
+
     def fresh(self) -> bool:
         """Whether our claims are certainly still ours: nobody can have given us up since the last beat.
 
@@ -196,6 +202,8 @@ class Exchange:
                     return
                 events = self._events[:MOST_EVENTS]
             timed = time.monotonic() >= beat_at
+            if self._urgent:
+                self._look_around()
             if not (timed or unknown or (events and self._closing) or self._worth_a_turn()):
                 if not self.on_rest():
                     beat_at = self._rest(beat_at)
@@ -298,7 +306,7 @@ class Exchange:
             if (found := self._held.get(report.id)) and found[0] == report.fence:
                 load[found[2]][found[1]] -= 1
         return [
-            self._offers[type.name].room(type.queues, load[type.name])
+            self._offers[type.name].room(type.queues, load[type.name], type.root)
             for type in self._types
             if type.name in self._offers and type.name not in without
         ]
@@ -333,10 +341,13 @@ class Exchange:
             load.clear()
 
     def _look_around(self) -> None:
+        urgent, self._urgent = self._urgent, False
         try:
-            self._neighbours.look(me=self._pool)
+            self._neighbours.look(me=self._pool, force=urgent)
         except (CoveyError, OSError) as error:
             self._log.store_failed(error)
+        if urgent:
+            self._rung, self._turned_at = True, 0.0
 
     def _rest(self, beat_at: float) -> float:
         """Until something rings, is due, or must be said. When the next timed beat is."""

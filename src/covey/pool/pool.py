@@ -104,6 +104,7 @@ class Pool:
             self._births.adopt(nursery)
             self._crew.begin(workers)
             self._births.start()
+            self._care.listen(self)
             patience_s = self._patience()
         self._exchange.on_reply = self._on_reply
         self._exchange.on_rest = self._on_rest
@@ -134,11 +135,9 @@ class Pool:
 
     def _patience(self) -> float | None:
         now = time.monotonic()
-        times = [at for at in (self._lookout.at, self._births.at, self._kill_at, self._rejoin_at, self._care.at) if at]
-        if self._crew.coming():
-            times.append(now + 0.5)
-        times.append(self._roster.wake_at(now))
-        return max(0.0, min(times) - now)
+        coming_at = now + 0.5 if self._crew.coming() else None
+        times = (self._lookout.at, self._births.at, self._kill_at, self._rejoin_at, self._care.at, coming_at)
+        return max(0.0, min([self._roster.wake_at(now), *(at for at in times if at)]) - now)
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -452,9 +451,10 @@ class Pool:
         for member in self._care.outgrown(now):
             self.place(member.take_back())
             self._offer()
-        if self._care.is_orphan() and not self._stopping:
+        if self._care.is_orphan() and self._kill_at is None and self._killed_at is None:
             self._log.parent_died()
             self._note("parent_died", None, None)
+            self._exchange.look_now()  # a job of its own is not handed back: it ends with it
             self._stop_claiming(now + self._grace_s)
 
     def on_joined(self, member: Member) -> None:

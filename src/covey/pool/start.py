@@ -46,6 +46,7 @@ class PoolOptions(Struct, frozen=True, kw_only=True):
     count: int = 0  # 0 = by CPU and memory
     queues: tuple[str, ...] | None = None  # None = every queue
     workers: dict[str, int] = {}  # worker types: queue → count, instead of the two above
+    tree: int | None = None  # a root: only its jobs
     app: str | None = None
     drain: bool = False
     grace_s: float = 10.0
@@ -60,7 +61,7 @@ class PoolOptions(Struct, frozen=True, kw_only=True):
     def types(self) -> Types:
         if self.workers:
             return typed(self.workers)
-        return plain(self.count or automatic(), self.queues)
+        return plain(self.count or automatic(), self.queues, self.tree)
 
 
 def run(source: Source, options: PoolOptions) -> int:
@@ -85,6 +86,7 @@ def run(source: Source, options: PoolOptions) -> int:
             # Whatever went wrong: what we hand back now may be started elsewhere at once.
             starter.end_processes()
             left = starter.leave()
+            starter.part()
             starter.close()
         return code if left else 1
 
@@ -124,7 +126,8 @@ class Starter:
             boot=boot(),
             pid=os.getpid(),
             ticks=self._ticks,
-            queues=self._types.queues,
+            # For one tree only: no queue is served by that, and nobody else may count on it.
+            queues=() if options.tree else self._types.queues,
             kinds=("command", "sync", "async") if options.app else ("command",),
             count=self._types.count,
             types=options.workers or None,
@@ -267,6 +270,12 @@ class Starter:
             self._log.not_left(error)
             return False
         return True
+
+    def part(self) -> None:
+        """What a parent who is gone had asked for is not left to be run by others, if the queue can be reached."""
+        if self._parent and self._parent.is_gone():
+            with contextlib.suppress(CoveyError, OSError):
+                Neighbours(self._source, self._source.database_id, self._log).look(me=None, force=True)
 
     def close(self) -> None:
         if self._tails:

@@ -13,6 +13,7 @@ class Type(Struct, frozen=True):
     name: str  # its queue; "" for the one type of a pool without types
     queues: tuple[str, ...] | None  # None = every queue
     count: int  # commands and sync tasks at a time
+    root: int | None = None  # only jobs of that tree
 
     def title(self, kind: Kind) -> str:
         """What people call its workers of that kind."""
@@ -53,9 +54,9 @@ class Types:
         return self._only if self._only is not None else queues[0] if queues else ""
 
 
-def plain(count: int, queues: tuple[str, ...] | None) -> Types:
+def plain(count: int, queues: tuple[str, ...] | None, root: int | None = None) -> Types:
     """A pool without types."""
-    return Types((Type("", queues, count),))
+    return Types((Type("", queues, count, root),))
 
 
 def typed(counts: dict[str, int]) -> Types:

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ..core import bodies, check, wire
-from ..core.model import KINDS, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
+from ..core.model import KINDS, Caller, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Tie, Turn
 from ..core.view import (
     Attempt,
     Branch,
@@ -160,6 +160,14 @@ class Remote:
         reaped: bodies.Reaped = self._ask("reap", bodies.Reap(beat=beat, reason=reason), pool=pool)
         return reaped.jobs
 
+    def callers(self) -> list[Tie]:
+        found: list[Tie] = self._ask("callers")
+        return found
+
+    def abandon(self, job: int, beat: int) -> bool:
+        abandoned: bodies.Abandoned = self._ask("abandon", bodies.Abandon(beat=beat), ref=job)
+        return abandoned.cancelled
+
     def show_output(self, pool: int, job: int, fence: int, stdout: str, stderr: str) -> None:
         self._ask("write_output", bodies.OutputAsk(pool=pool, fence=fence, stdout=stdout, stderr=stderr), ref=job)
 
@@ -168,7 +176,9 @@ class Remote:
 
     # ── what a producer needs ───────────────────────────────────────────────────────────────────────────────────────
 
-    def enqueue(self, specs: Sequence[Spec], *, request: str | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, specs: Sequence[Spec], *, request: str | None = None, caller: Caller | None = None
+    ) -> list[Enqueued]:
         """All of them are on disk, in order, or none is. An answer that was lost is asked for again, not doubled."""
         for spec in specs:
             check.check_spec(spec)
@@ -180,9 +190,18 @@ class Remote:
             )
         if request is not None:
             check.check_text(request, "request", most=200)
-        asked = bodies.Enqueue(specs=list(specs), request=os.urandom(16).hex() if request is None else request)
-        made: list[Enqueued] = self._ask("enqueue", asked)
+        if caller is not None:
+            check.check_caller(caller)
+        name = os.urandom(16).hex() if request is None else request
+        made: list[Enqueued] = self._ask("enqueue", bodies.Enqueue(specs=list(specs), request=name, caller=caller))
         return made
+
+    def still_here(self, job: int) -> bool:
+        answer: bodies.Tied = self._ask("still_here", ref=job)
+        return answer.tied
+
+    def let_go(self, job: int) -> None:
+        self._ask("let_go", ref=job)
 
     def job(self, ref: Ref) -> JobView:
         view: JobView = self._ask("job", ref=ref)

@@ -34,6 +34,7 @@ TABLES = (
     Table("results", ("job_id",), heavy=("body",)),
     Table("attempts", ("job_id", "fence"), heavy=("stdout", "stderr", "detail", "error")),
     Table("edges", ("job_id", "waits_for")),
+    Table("callers", ("job_id",)),
     Table("events", ("id",), heavy=("text",)),
 )
 # What belongs to the place and not to the queue: its identity is set, nobody works (so no run has staged anything),

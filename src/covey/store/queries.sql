@@ -58,6 +58,19 @@ update {queues} set serial_root = null where serial_root = :root
 -- name: running_in
 select count(*) from {jobs} where pool is not null and queue = :queue
 
+-- name: ready_in_tree
+-- By parents, of which there is an index: a backlog of others' jobs costs nothing.
+select -priority, seq, id, kind, queue, lane from {jobs}
+where state = 'pending' and id in (
+    with recursive tree (id) as (
+        select id from {jobs} where id = :root
+        union all
+        select j.id from {jobs} j join tree on j.parent_id = tree.id
+    )
+    select id from tree
+)
+order by 1, 2, 3 limit :limit
+
 -- name: paused_queues
 select name from {queues} where paused_at is not null and (resume_at is null or resume_at > :now)
 
@@ -579,6 +592,24 @@ select outcome, pool from {attempts} where job_id = :job and fence = :fence
 
 -- name: unstage
 delete from {staged} where job_id = :job and fence <= :fence
+
+-- name: tie
+insert into {callers} (job_id, host, boot, pid, ticks, lease_s) values (:job, :host, :boot, :pid, :ticks, :lease_s)
+
+-- name: ties
+-- Few, and mostly none at all: it is read twice a second.
+select c.job_id, c.host, c.boot, c.pid, c.ticks, c.beat, c.lease_s, j.queue, j.state
+from {callers} c left join {jobs} j on j.id = c.job_id order by c.job_id
+
+-- name: beat_tie
+update {callers} set beat = beat + 1 where job_id = :job returning job_id
+
+-- name: untie
+delete from {callers} where job_id = :job
+
+-- name: cut_tie
+-- Unless it has beaten since.
+delete from {callers} where job_id = :job and beat = :beat returning host, pid
 
 -- name: prune_requests
 delete from {requests} where id in (select id from {requests} where at < :before order by at limit :limit)

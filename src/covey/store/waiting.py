@@ -20,7 +20,7 @@ Tuples = list[tuple[Any, ...]]
 Found = tuple[Any, ...]  # last turn's number, stop_requested_at, seal, cancels, due_at, deadline_at, has_rules
 
 # Statements that are asked inside a turn with a lock on what they find, and elsewhere without.
-LOCKED = ("lane", "free_lane", "owned_lane", "lane_from", "lane_behind")
+LOCKED = ("lane", "free_lane", "owned_lane", "lane_from", "lane_behind", "ready_in_tree")
 
 
 class Sought(NamedTuple):
@@ -71,6 +71,11 @@ class Waiting:
         first = self._together([lane for lane in lanes if room(lane.kind)], share, suffix) if suffix else {}
         merged = heapq.merge(*(self._lane(lane, share, suffix, room, first.get(lane)) for lane in lanes))
         return (row[2:] for row in merged)
+
+    def ready_in_tree(self, root: int, limit: int, *, locked: bool = False) -> Tuples:
+        """(id, kind, queue, lane) of the jobs of one tree that wait, in order."""
+        suffix = "_locked" if locked and self.dialect.row_locks else ""
+        return [row[2:] for row in self.ask("ready_in_tree" + suffix, root=root, limit=limit)]
 
     def _together(self, lanes: Sequence[Lane], share: int, suffix: str) -> dict[Lane, Tuples]:
         """What stands first in each lane, in one message. Not in lanes with a long way, nor while all are slow."""

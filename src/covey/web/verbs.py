@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from .. import __version__, env
 from ..core import bodies, wire
-from ..core.model import Registered, Report, Spec
+from ..core.model import Caller, Registered, Report, Spec
 from ..core.objects import FIELDS, spec_of
 from ..core.view import Branch, Filter, JobView, LiveOutput
 from ..engine.engine import Engine
@@ -229,7 +229,7 @@ def _server(engine: Engine, call: Call) -> bodies.ServerInfo:
 
 def _enqueue(engine: Engine, call: Call) -> Any:
     body: bodies.Enqueue = call.body
-    return _written(engine, call.guest, body.specs, body.request)
+    return _written(engine, call.guest, body.specs, body.request, body.caller)
 
 
 def _enqueue_jobs(engine: Engine, call: Call) -> Any:
@@ -246,9 +246,32 @@ def _enqueue_jobs(engine: Engine, call: Call) -> Any:
     return _written(engine, call.guest, specs, body.request)
 
 
-def _written(engine: Engine, guest: Guest, specs: Sequence[Spec], request: str | None) -> Any:
+def _written(
+    engine: Engine, guest: Guest, specs: Sequence[Spec], request: str | None, caller: Caller | None = None
+) -> Any:
     _check_queues(guest, [spec.queue for spec in specs])
-    return engine.enqueue(specs, request=request, token=guest.token, within=guest.queues)
+    return engine.enqueue(specs, request=request, caller=caller, token=guest.token, within=guest.queues)
+
+
+def _tied(act: Callable[[Engine, int, Any], Any]) -> Verb:
+    """About a job that ends with its caller, by number."""
+
+    def verb(engine: Engine, call: Call) -> Any:
+        job = number(call.names["ref"], "job")
+        check_jobs(engine, call.guest, [job])
+        return act(engine, job, call.body)
+
+    return verb
+
+
+def _let_go(engine: Engine, job: int, _: None) -> bodies.Nothing:
+    engine.let_go(job)
+    return bodies.Nothing()
+
+
+def _callers(engine: Engine, call: Call) -> Any:
+    guest = call.guest
+    return [tie for tie in engine.callers() if guest.queues is None or (tie.queue and guest.may_see(tie.queue))]
 
 
 def _list_jobs(engine: Engine, call: Call) -> Any:
@@ -395,6 +418,10 @@ VERBS: dict[str, Verb] = {
     "lost_pools": lambda engine, call: engine.pools() if call.guest.queues is None else [],
     "orphaned_pools": lambda engine, call: engine.orphaned_pools() if call.guest.queues is None else [],
     "reap": _reap,
+    "callers": _callers,
+    "abandon": _tied(lambda engine, job, body: bodies.Abandoned(engine.abandon(job, body.beat))),
+    "still_here": _tied(lambda engine, job, _: bodies.Tied(engine.still_here(job))),
+    "let_go": _tied(_let_go),
     "heartbeat": _lent(lending.heartbeat),
     "release": _lent(lending.release),
     "complete": _lent(lending.complete),
