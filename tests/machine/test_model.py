@@ -84,7 +84,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.clock = FakeClock()
         dialect = open_dialect(self.new_queue())
         migrate.migrate(dialect, database_id=env.new_database_id(), now=self.clock())
-        self.engine = self.engine_class(self.store_class(dialect), clock=self.clock, rng=Random(0))
+        store = self.store_class(dialect)
+        store.plan()  # as production does: on PostgreSQL most turns are one message then
+        self.engine = self.engine_class(store, clock=self.clock, rng=Random(0))
         self.jobs: dict[int, Model] = {}
         self.removed: set[int] = set()
         self.pools: list[HandPool] = []
@@ -133,6 +135,23 @@ class QueueMachine(RuleBasedStateMachine):
         if not self.claims:
             return
         pool, claim = data.draw(some.sampled_from(self.claims[-12:]))
+        self._report(pool, claim, outcome)
+
+    @rule(which=some.integers(0, 1), outcome=some.sampled_from(["success", "failure"]))
+    def report_of_the_run_before(self, which: int, outcome: str) -> None:
+        """The same pool has the job again: only the fence tells the two runs apart."""
+        pool = self.pools[which]
+        held = [claim for owner, claim in self.claims if owner is pool and self._is_held(claim)]
+        if held:
+            self.beat(which, forget=True)
+            self.claim(which, 3, idle=True)
+            self._report(pool, held[-1], outcome)
+
+    def _is_held(self, claim: Claim) -> bool:
+        model = self.jobs.get(claim.id)
+        return model is not None and model.row.state == "processing" and model.row.fence == claim.fence
+
+    def _report(self, pool: HandPool, claim: Claim, outcome: str) -> None:
         if pool not in self.pools:
             assert pool.turn(report(claim, outcome, error="boom")).lost
             return
@@ -320,6 +339,8 @@ class Forgetful(Engine):
 
 
 class WrongSql(Store):
+    """One statement is wrong, plain and planned."""
+
     statement, old, new = "", "", ""
 
     def __init__(self, dialect: Any) -> None:
@@ -340,6 +361,22 @@ class CancelLetsGo(WrongSql):
     statement, old, new = "change", "case when :keeps_pool then pool end", "null"
 
 
+class AttemptNotCountedInOneMessage(WrongSql):
+    statement, old, new = "claim_lane", "attempts = attempts + 1,", ""
+
+
+class FenceNotRaisedInOneMessage(WrongSql):
+    statement, old, new = "claim_lane", "fence = fence + 1,", ""
+
+
+class WrongOrderInOneMessage(WrongSql):
+    statement, old, new = "claim_lane", "order by priority desc, seq, id limit", "order by seq, id limit"
+
+
+class StaleSuccessBelieved(WrongSql):
+    statement, old, new = "complete", "fence = done.fence and", "fence <> 0 and"
+
+
 MUTANTS: dict[str, dict[str, Any]] = {
     "no fence": {"engine_class": NoFence},
     "unconditional reap": {"engine_class": ReapWhateverHappened},
@@ -355,3 +392,18 @@ MUTANTS: dict[str, dict[str, Any]] = {
 def test_a_planted_bug_is_caught_by_the_model(mutant: str) -> None:
     with pytest.raises((AssertionError, ConstraintError, StopIteration)):
         hunt(QueueMachine, MUTANTS[mutant], steps=30)
+
+
+POSTGRES_MUTANTS: dict[str, type[Store]] = {
+    "attempt not counted by a turn in one message": AttemptNotCountedInOneMessage,
+    "fence not raised by a turn in one message": FenceNotRaisedInOneMessage,
+    "priorities not looked at by a turn in one message": WrongOrderInOneMessage,
+    "a stale success is believed": StaleSuccessBelieved,
+}
+
+
+@pytest.mark.parametrize("mutant", POSTGRES_MUTANTS)
+def test_a_planted_bug_of_postgresql_is_caught_by_the_model(mutant: str, postgres_queue: Callable[[], str]) -> None:
+    changes = {"store_class": POSTGRES_MUTANTS[mutant], "new_queue": staticmethod(postgres_queue)}
+    with pytest.raises((AssertionError, StopIteration)):
+        hunt(QueueMachine, changes, steps=30)

@@ -5,11 +5,13 @@ Options are words like SAMPLE=600. The report says how many were noticed, by fil
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -269,6 +271,28 @@ def report(path: Path, wanted: Sequence[Mutant], whole: int) -> float:
     return 100 * hits / n
 
 
+@contextlib.contextmanager
+def one_postgres() -> Iterator[None]:
+    """All forks share a PostgreSQL server, each with a schema of its own: a fork that is ended leaves none behind.
+
+    It has a keeper, a process of its own: Covey must not be imported here when mutants of files are planted.
+    """
+    if os.environ.get("COVEY_TEST_POSTGRES"):
+        yield
+        return
+    keeper = subprocess.Popen(
+        [sys.executable, "-m", "tests.mutation.keeper"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert keeper.stdin is not None
+    assert keeper.stdout is not None
+    os.environ["COVEY_TEST_POSTGRES"] = keeper.stdout.readline().strip()
+    try:
+        yield
+    finally:
+        keeper.stdin.close()
+        keeper.wait()
+
+
 def main() -> int:
     options = Options(sys.argv[1:])
     os.chdir(ROOT)
@@ -276,7 +300,10 @@ def main() -> int:
     drawn = chosen(options)
     wanted = still_wanted(drawn, options)
     whole = sum(len(found) for found in everything().values())
-    with tempfile.TemporaryDirectory(prefix="covey-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as temp:
+    with (
+        one_postgres(),
+        tempfile.TemporaryDirectory(prefix="covey-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as temp,
+    ):
         if options.baseline != "old" or not options.known.exists():
             began = time.monotonic()
             measure(Path(temp), options)

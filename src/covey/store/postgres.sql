@@ -22,30 +22,34 @@ where id in (select root_id from {jobs} j
                     or exists (select 1 from {edges} where waits_for = j.id)))
 order by id for no key update
 
--- ── differs because a row that is decided about is locked ───────────────────────────────────────────────────────
+-- ── what is decided about is locked ─────────────────────────────────────────────────────────────────────────────
 
 -- name: row
+-- differs because a row that is decided about is locked until the decision is written.
 select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,
        parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key,
        priority, run_at, seq, depth, max_depth, child_no, child_mode, lane
 from {jobs} where id = :id for no key update
 
 -- name: rows
+-- differs because rows that are decided about are locked, in the order of their ids.
 select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,
        parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key,
        priority, run_at, seq, depth, max_depth, child_no, child_mode, lane
 from {jobs} where id {in_ids:ids} order by id for no key update
 
 -- name: pool_beat
+-- differs because the pool may beat while it is judged: its row is locked first.
 select beat from {pools} where id = :pool for no key update
 
 -- name: beat_pools
--- By id, as whoever takes turns for several of them.
+-- differs because turns of several pools lock their rows by id, and so must the beats.
 update {pools} set beat = beat + 1, beat_at = :now
 where id in (select id from {pools} where id {in_ids:pools} order by id for no key update)
 returning id
 
 -- name: prunable
+-- differs because trees that somebody works on are left for the next round, not waited for.
 select id, children_total > 0 or lane is not null or exists (select 1 from {edges} where waits_for = {jobs}.id)
 from {jobs}
 where id > :cursor and id <= :upto and root_id = id
@@ -57,14 +61,14 @@ order by id
 for update skip locked
 
 -- name: take_duty
--- Who comes second does not wait: the duty is being done.
+-- differs because who comes second does not wait: the duty is being done.
 update {duties} set next_at = :next_at, cursor = case when :notes and next_at > :late then :now else cursor end
 where name = (select name from {duties} where name = :name and (next_at <= :now or next_at > :late)
               for no key update skip locked)
 returning cursor, (select cursor from {duties} noticed where noticed.name = 'heal')
 
 -- name: mend_runs
--- Differs because a job that somebody else is about to promote is left to them.
+-- differs because a job that somebody else is about to promote is left to them.
 with ahead as materialized (
     select id from {jobs} j
     where state in ('scheduled', 'failed') and (state = 'failed' or fence > 0) and run_at > :now and updated_at > :ahead
@@ -75,7 +79,8 @@ update {jobs} set run_at = :now + run_at - updated_at, updated_at = :now from ah
 returning {jobs}.id
 
 -- name: promote
--- Materialized: as a plain subquery it may be asked once for each row, by the plan of a moment, and then there is no limit.
+-- differs because others promote at the same time: their rows are skipped. Materialized: as a plain subquery it may be asked once for
+-- each row, by the plan of a moment, and then there is no limit.
 with due as materialized (
     select id from {jobs} where state in ('scheduled', 'failed') and run_at <= :now
     order by run_at limit :limit for no key update skip locked
@@ -83,7 +88,7 @@ with due as materialized (
 update {jobs} set state = 'pending', updated_at = :now from due where {jobs}.id = due.id
 returning queue
 
--- ── claims: differ because others claim at the same time ────────────────────────────────────────────────────────
+-- ── claims ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: lane_from
 -- From the frontier onward (frontier.py).
@@ -109,8 +114,9 @@ from (select queue, kind from {jobs}
       order by id limit 100) as fresh
 
 -- name: claim
--- The rows are locked already, and looked up by id: with a plain `state = 'pending'` the planner, whose statistics lag
--- behind, takes the index of pending jobs for a short way and reads all of it (0.1 s a turn).
+-- differs because others claim at the same time. The rows are locked already, and looked up by id: with a plain
+-- `state = 'pending'` the planner, whose statistics lag behind, takes the index of pending jobs for a short way and
+-- reads all of it (0.1 s a turn).
 with taken as (
     update {jobs}
     set state = 'processing', pool = :pool, fence = fence + 1, attempts = attempts + 1, unique_key = null,
@@ -153,7 +159,8 @@ select t.id, t.fence, t.task, t.attempts, t.max_attempts, t.timeout_s, t.key,
 from taken t order by t.priority desc, t.seq, t.id
 
 -- name: complete
--- :flat: only jobs without a family. By id: `coalesce` keeps the planner from looking through all that the pool holds.
+-- differs because the planner must be kept from looking through all that the pool holds: by id, with `coalesce`.
+-- :flat: only jobs without a family.
 with done as (
     select (report ->> 0)::bigint as id, (report ->> 1)::bigint as fence, report ->> 2 as worker,
            (report ->> 3)::bigint as started_at, (report ->> 4)::integer as exit_code, report ->> 5 as info
@@ -189,9 +196,10 @@ with fresh as materialized (
 )
 select id from fresh
 
--- ── differs only in words ───────────────────────────────────────────────────────────────────────────────────────
+-- ── the same in other words ─────────────────────────────────────────────────────────────────────────────────────
 
 -- name: ready_lanes
+-- differs because a JSON list is a function of another name, and `lateral` is needed to stop at the first row.
 with recursive busy (queue) as (
     select min(queue) from {jobs} where state = 'pending' and :queues::text is null
     union all
@@ -206,6 +214,7 @@ from asked, json_array_elements_text(:kinds::json) wanted (kind),
      lateral (select 1 from {jobs} where state = 'pending' and queue = asked.queue and kind = wanted.kind limit 1) as one
 
 -- name: ready_counts
+-- differs because a JSON list is a function of another name.
 with recursive busy (queue) as (
     select min(queue) from {jobs} where state = 'pending'
     union all
@@ -219,14 +228,16 @@ select busy.queue, wanted.kind, (
 from busy, json_array_elements_text(:kinds::json) wanted (kind) where busy.queue is not null
 
 -- name: add_edge
+-- differs because the greater of two is `greatest` here, and `max` there.
 insert into {edges} (job_id, waits_for, always) values (:job_id, :root, :always)
 on conflict (job_id, waits_for) do update set outcome = null, always = greatest({edges}.always, excluded.always)
 
 -- name: lower_seq
+-- differs because the lesser of two is `least` here, and `min` there.
 update {jobs} set seq = least(seq, :seq) where id = :id
 
 -- name: where_processing
--- As an array: a subquery would be joined into a walk through the whole history, in the order of ids.
+-- differs because a subquery would be joined into a walk through the whole history, in the order of ids: so an array.
 j.id = any (array(select id from {jobs} where pool is not null and state = 'processing'))
 
 -- ── wake-ups ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -243,6 +254,7 @@ where :fresh > (select count(*) from (select 1 from {jobs} where state = 'pendin
 -- ── whole tables ────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: columns
+-- differs because each database has its own books about its tables.
 select attname::text from pg_attribute
 where attrelid = :table::regclass and attnum > 0 and not attisdropped order by attnum
 
@@ -276,9 +288,11 @@ from pg_class c left join pg_stat_all_tables s on s.relid = c.oid
 where c.oid = '{jobs}'::regclass
 
 -- name: last_id
+-- differs because numbers are given by sequences here, by a table of SQLite's own there.
 select pg_sequence_last_value((:table || '_id_seq')::regclass)
 
 -- name: set_last_id
+-- differs because a sequence is set by a function, and knows whether its number was given.
 select setval((:table || '_id_seq')::regclass, greatest(:last, 1), :last > 0)
 
 -- name: moment

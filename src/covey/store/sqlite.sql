@@ -5,7 +5,7 @@
 pragma data_version
 
 -- name: rows
--- differs because a list travels as one JSON text here and as an array there.
+-- differs because the writer is alone here: nothing needs to be locked.
 select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,
        parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key,
        priority, run_at, seq, depth, max_depth, child_no, child_mode, lane
@@ -22,7 +22,7 @@ returning id, fence, task, kind, attempts, max_attempts, timeout_s, queue, key, 
           root_id, joins, child_mode, tree_deadline_at
 
 -- name: complete
--- differs because a list travels as one JSON text here and as an array there.
+-- differs because the parts of a JSON list have no types here, and are `json_each`.
 update {jobs}
 set state = 'completed', pool = null, error = null, exit_code = done.value ->> 4, worker = done.value ->> 2,
     started_at = done.value ->> 3, finished_at = :now, updated_at = :now, info = coalesce(done.value ->> 5, info)
