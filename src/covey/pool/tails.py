@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ..core.ports import Source
 from ..errors import CoveyError
+from ..worker.output import open_plain
 
 PERIOD_S = 1.0
 MOST = 256 << 10  # bytes of one stream at a time: what is left out here is in the history later
@@ -27,7 +28,7 @@ class Tail:
 
     def more(self, path: str) -> str:
         try:
-            with open(path, "rb") as file:
+            with open(open_plain(path, os.O_RDONLY), "rb") as file:
                 found = os.fstat(file.fileno())
                 if (found.st_dev, found.st_ino) != self._file:  # a full one was followed by another
                     self._file, self._place = (found.st_dev, found.st_ino), 0

@@ -19,7 +19,7 @@ from ..errors import Abort, CoveyError, Retry, Snooze, SpawnRefused, Stopped
 from . import family
 from .calling import Task, first_call, second_call, set_spawned
 from .context import Context
-from .output import Capture, join, live_path, read_ends
+from .output import Capture, join, live_path, open_plain, read_ends
 from .station import Station, report
 from .wire import Dispatch
 
@@ -137,7 +137,7 @@ class Files:
         try:
             for stream in ("out", "err"):
                 path = live_path(self._live, job, fence, stream)
-                opened.append(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600))
+                opened.append(open_plain(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND))
             for fd, file in zip((1, 2), opened, strict=True):
                 os.dup2(file, fd)
             self._shown = True
