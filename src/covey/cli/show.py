@@ -94,11 +94,18 @@ def _facts(view: JobView) -> list[tuple[str, object]]:
         ("took", took(view.started_at, view.finished_at)),
         ("timeout", None if view.timeout is None else f"{view.timeout:g} s"),
         ("cwd", view.cwd),
-        ("worker", view.worker),
-        ("held by", view.locked_by),
+        ("worker", _who(view)),
         ("batch", view.batch),
         ("labels", ", ".join(f"{name}={value}" for name, value in (view.labels or {}).items())),
     ]
+
+
+def _who(view: JobView) -> str | None:
+    """Who runs it or ran it last: the worker, its pool, the host, as far as that is known."""
+    if view.pool_name is None:
+        return view.worker
+    pool = f"{'pool' if view.worker is None else f'{view.worker} of pool'} {view.pool_name}"
+    return pool if view.host in (None, "http") else f"{pool} on {view.host}"
 
 
 def took(started_at: str | None, finished_at: str | None) -> str:

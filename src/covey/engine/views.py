@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import shlex
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import __version__
 from ..core.codec import decode, printable
+from ..core.label import parts
 from ..core.model import ENDED, KINDS, SHELL, STATES, WorkerState
+from ..core.specs import command_line
 from ..core.tree import with_children
 from ..core.view import (
     Attempt,
@@ -254,7 +255,9 @@ def _job(row: tuple[Any, ...]) -> JobView:
     (result, parent_id, root_id, total, unfinished, failed, batch, labels, interruptions, info, kind, fence) = row[
         24:36
     ]
-    busy_worker, busy_since, depth, child_no, children_info = row[36:41]
+    busy_worker, busy_since, depth, child_no, children_info, pool_host = row[36:42]
+    ran_by, ran_in, ran_on = parts(worker)
+    held = pool is not None
     arguments = None if args is None else decode(args)
     command = command_line(arguments) if task == SHELL and arguments else None
     return JobView(
@@ -278,9 +281,9 @@ def _job(row: tuple[Any, ...]) -> JobView:
         timeout=timeout_s,
         cwd=cwd,
         pool=pool,
-        worker=busy_worker or worker,
-        locked_by=pool_name if pool is not None else None,
-        locked_until=rfc3339(beat_at + int(lease_s * 1e6)) if pool is not None and beat_at is not None else None,
+        worker=busy_worker if state == "processing" else ran_by,  # who ran it before does not run it now
+        locked_by=pool_name if held else None,
+        locked_until=rfc3339(beat_at + int(lease_s * 1e6)) if held and beat_at is not None else None,
         retry_at=rfc3339(run_at) if state == "failed" else None,
         exit_code=exit_code,
         error=error,
@@ -298,14 +301,9 @@ def _job(row: tuple[Any, ...]) -> JobView:
         fence=fence,
         depth=depth,
         child_no=child_no,
+        pool_name=pool_name if held else ran_in,
+        host=pool_host if held else ran_on,
     )
-
-
-def command_line(arguments: dict[str, Any]) -> str | None:
-    """A shell job's command as a person would type it."""
-    if "argv" in arguments:
-        return shlex.join(arguments["argv"])
-    return arguments.get("command")
 
 
 def _attempt(row: tuple[Any, ...]) -> Attempt:
@@ -325,11 +323,12 @@ def _attempt(row: tuple[Any, ...]) -> Attempt:
         lost_out,
         lost_err,
     ) = row
+    ran_by, pool_name, host = parts(worker)
     return Attempt(
         number=number,
         fence=fence,
         outcome=outcome,
-        worker=worker,
+        worker=ran_by,
         pool=pool,
         started_at=rfc3339(started_at),
         finished_at=rfc3339(finished_at),
@@ -340,6 +339,8 @@ def _attempt(row: tuple[Any, ...]) -> Attempt:
         stderr=printable(err or b""),
         stdout_dropped=lost_out,
         stderr_dropped=lost_err,
+        pool_name=pool_name,
+        host=host,
     )
 
 

@@ -124,6 +124,7 @@ class Coroutines:
             claim,
             stopping=lambda: self._station.slot.asked_to_stop(place) == serial,
             settings=self._station.settings,
+            siblings=lambda: self._station.ask(serial),
         )
         try:
             value = await _awaited(first_call(task, claim, context)())

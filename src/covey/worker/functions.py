@@ -69,7 +69,10 @@ class Functions:
     def _context(self, dispatch: Dispatch) -> Context:
         stopping = self._station.slot.asked_to_stop
         return Context.from_claim(
-            dispatch.claim, stopping=lambda: stopping(0) == dispatch.serial, settings=self._station.settings
+            dispatch.claim,
+            stopping=lambda: stopping(0) == dispatch.serial,
+            settings=self._station.settings,
+            siblings=lambda: self._station.ask(dispatch.serial),
         )
 
     def _run(self, dispatch: Dispatch, started_at: int) -> Report:
