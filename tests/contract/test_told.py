@@ -15,6 +15,8 @@ from covey.testing import HandPool, child, command
 
 from .family import children, root
 
+STREAMS = ("out", "err", "spawn", "info")
+
 
 def failed(text: str | None) -> list[Child]:
     return [] if text is None else msgspec.json.decode(text, type=list[Child])
@@ -84,11 +86,11 @@ def test_files_of_runs_that_nobody_holds_are_swept_away(engine: Engine, pool: Ha
     live = tmp_path / "live"
     live.mkdir()
     for claim in (held, cancelled, done, back):
-        for stream in ("out", "err", "spawn"):
+        for stream in STREAMS:
             (live / f"{claim.id}.{claim.fence}.{stream}").touch()
     (live / "999.1.spawn").touch()
     (live / "notes").touch()
     assert leftovers.sweep(engine.store, str(live)) == 3
-    kept = {f"{claim.id}.{claim.fence}.{stream}" for claim in (held, cancelled) for stream in ("out", "err", "spawn")}
+    kept = {f"{claim.id}.{claim.fence}.{stream}" for claim in (held, cancelled) for stream in STREAMS}
     assert {path.name for path in live.iterdir()} == kept | {"notes"}
     assert leftovers.sweep(engine.store, "") == leftovers.sweep(engine.store, str(tmp_path / "none")) == 0

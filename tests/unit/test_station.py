@@ -66,8 +66,7 @@ def test_who_asks_does_not_wait_for_ever(ends: tuple[Station, socket.socket], mo
     monkeypatch.setattr("covey.worker.station.ANSWER_S", 0.05)
     assert station.ask(7) is None
     end.shutdown(socket.SHUT_RDWR)
-    with pytest.raises(BrokenPipeError):  # the pool is gone, and so are we
-        station.ask(7)
+    assert station.ask(7) is None
 
 
 def test_a_task_whose_question_is_not_answered_has_what_it_was_told_with_its_claim() -> None:

@@ -80,8 +80,13 @@ class Source(Protocol):
         """
         ...
 
-    def show_output(self, pool: int, job: int, fence: int, stdout: str, stderr: str) -> None:
-        """More of what a run writes that has no directory at the queue: it can be followed from now on."""
+    def show_output(
+        self, pool: int, job: int, fence: int, stdout: str, stderr: str, *, info: str | None = None
+    ) -> None:
+        """More of what a run writes that has no directory at the queue: it can be followed from now on.
+
+        ``info``: what it says of itself by now, as JSON, if that has changed.
+        """
         ...
 
     def failed_siblings(self, pool: int, job: int, fence: int) -> list[Child]:

@@ -30,7 +30,7 @@ from ..core.view import (
 )
 from ..errors import InvalidInput, NotFound
 from ..store.store import Store
-from . import health, sealing
+from . import health, live, sealing
 from .again import repeated
 from .health import is_alive as is_alive
 from .why import NAMED, Kin, explain
@@ -54,7 +54,7 @@ class Views:
         found = self.jobs(Filter(ids=(self._id(ref),), limit=1)).jobs
         if not found:
             raise NotFound(f"no job {str(ref)!r}; `covey list` shows what there is")
-        return found[0]
+        return live.with_info(self.store, found[0])
 
     def jobs(self, wanted: Filter) -> Page:
         """One page, newest first. Keyset paging: no job is missed or shown twice, whatever happens meanwhile."""
@@ -168,10 +168,11 @@ class Views:
             next_run_at = self.store.value("next_due")
             orphans = self.store.value("orphans")
             waiting = self.store.ask("ready_lanes", queues=None, kinds=json.dumps(KINDS))
+            stranded = self.store.ask("stranded", limit=health.MOST_NAMES + 1)
             stored: dict[str, str] = dict(self.store.ask("config"))
         totals: dict[str, int] = {state: sum(per.get(state, 0) for per in counts.values()) for state in STATES}
         living = [pool for pool in pools if is_alive(pool)]
-        findings = health.examine(pools, queues, waiting, orphans=orphans, dead=totals["dead"])
+        findings = health.examine(pools, queues, waiting, orphans=orphans, dead=totals["dead"], stranded=stranded)
         if sealed:
             findings = [sealing.finding(sealed)]  # the rest is no longer this queue's concern
         return Status(

@@ -175,8 +175,13 @@ class Remote:
         reaped: bodies.Reaped = self._ask("reap", bodies.Reap(beat=beat, reason=reason), pool=pool)
         return reaped.jobs
 
-    def show_output(self, pool: int, job: int, fence: int, stdout: str, stderr: str) -> None:
-        self._ask("write_output", bodies.OutputAsk(pool=pool, fence=fence, stdout=stdout, stderr=stderr), ref=job)
+    def show_output(
+        self, pool: int, job: int, fence: int, stdout: str, stderr: str, *, info: str | None = None
+    ) -> None:
+        told = bodies.OutputAsk(pool=pool, fence=fence, stdout=stdout, stderr=stderr)
+        if info is not None:
+            told.info = info
+        self._ask("write_output", told, ref=job)
 
     def failed_siblings(self, pool: int, job: int, fence: int) -> list[Child]:
         found: list[Child] = self._ask("failed_siblings", query=bodies.HoldingQuery(pool=pool, fence=fence), ref=job)

@@ -533,6 +533,15 @@ select waits_for, outcome from {edges} where job_id = :id order by outcome is no
 -- name: open_edges
 select count(*) from {edges} where job_id = :id and outcome is null
 
+-- name: stranded
+-- Uncles that wait for trees of which none is open and none completed, each with a dead one: blocked until somebody acts.
+-- The edges are read and not the jobs: there are as many as somebody has asked for by `after`, mostly none.
+select e.job_id, min(e.waits_for)
+from {edges} e join {jobs} j on j.id = e.job_id
+where e.outcome = 'bad' and j.state = 'blocked'
+  and not exists (select 1 from {edges} o where o.job_id = e.job_id and o.outcome is null)
+group by e.job_id order by e.job_id limit :limit
+
 -- ── requests and tokens ─────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: take_request

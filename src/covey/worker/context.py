@@ -16,6 +16,7 @@ from ..core.model import Claim, Mode, Phase, Relation, Spawn, When
 from ..core.specs import shell_spec
 from ..errors import InvalidInput
 from .children import Children
+from .output import show_info
 from .spawning import Called, Family, Spawnable, Spawned, Spawns
 
 P = ParamSpec("P")
@@ -51,6 +52,7 @@ class Context:
         failed_siblings: str | None = None,
         settings: Mapping[str, Any] | None = None,
         siblings: Callable[[], bytes | None] | None = None,
+        info_path: str | None = None,
     ) -> None:
         family = family or Family(job_id)
         self.job_id = job_id
@@ -69,6 +71,7 @@ class Context:
         self._cwd = cwd
         self._failed_siblings = failed_siblings
         self._siblings = siblings
+        self._info_path = info_path  # where what was said can be seen while the task runs
         self._stopping = stopping
 
     @classmethod
@@ -80,6 +83,7 @@ class Context:
         stopping: Callable[[], bool] = never,
         settings: Mapping[str, Any] | None = None,
         siblings: Callable[[], bytes | None] | None = None,
+        info_path: str | None = None,
     ) -> Context:
         """The context of the run that this claim is about to start; without a deadline the time-out begins now."""
         if deadline is None and claim.timeout_s is not None:
@@ -100,6 +104,7 @@ class Context:
             failed_siblings=claim.failed_siblings,
             settings=settings,
             siblings=siblings,
+            info_path=info_path,
         )
 
     @classmethod
@@ -117,10 +122,15 @@ class Context:
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     def info(self, **values: Any) -> None:
-        """These values are kept with the attempt; the last one of a name wins. Nothing changes if one is not JSON."""
+        """These values are kept with the attempt; the last one of a name wins. Nothing changes if one is not JSON.
+
+        They can be seen while the task runs, as its output can.
+        """
         merged = {**self.collected, **values}
         text = codec.encode(merged, what=f"info of job {self.job_id}", limit=MAX_INFO)
         self.collected = codec.decode(text)  # as it is now: the task may change its objects
+        if self._info_path and self.spawns.is_open:
+            show_info(self._info_path, text)
 
     # ── the tree ────────────────────────────────────────────────────────────────────────────────────────────────────
 

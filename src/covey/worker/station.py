@@ -97,6 +97,8 @@ class Station:
                 if answer[0] == self._asked:  # else it is a late one, to whoever was stopped while he waited
                     return answer[1]
             return None
+        except BrokenPipeError:  # the pool is gone, and so are we in a moment
+            return None
         finally:
             self._asking.release()
 
