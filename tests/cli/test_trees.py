@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -237,7 +238,29 @@ def test_what_the_worker_would_refuse_is_refused_at_once(
     assert (answer.code, answer.out) == (code, ""), answer
     assert said in answer.err
     assert answer.err.count("\n") == 1
-    assert lines(inside) == []
+    assert [line for line in lines(inside) if "refused" not in line] == []
+
+
+def test_a_refusal_is_left_for_the_worker_as_the_last_line(covey: CommandLine, inside: dict[str, str | None]) -> None:
+    answer = covey("spawn", "ls", env={**inside, "COVEY_DEPTH": "1", "COVEY_PARENT_ID": "3"})
+    assert answer.err == f"error: {lines(inside)[0]['refused']}\n"
+
+
+def test_spawn_does_not_wait_for_a_reader_of_what_stands_in_the_place_of_its_file(
+    covey: CommandLine, inside: dict[str, str | None]
+) -> None:
+    path = Path(str(inside["COVEY_SPAWN"]))
+    path.unlink()
+    os.mkfifo(path)
+    answer = covey("spawn", "ls", env=inside)
+    assert (answer.code, answer.err.count("\n")) == (1, 1), answer
+    path.unlink()
+    path.symlink_to("/dev/null")
+    answer = covey("spawn", "ls", env=inside)
+    assert (answer.code, answer.err) == (
+        1,
+        f"error: {path}: this is not the file that Covey made; leave it where it is\n",
+    )
 
 
 def test_a_sibling_may_be_asked_for_at_any_depth(covey: CommandLine, inside: dict[str, str | None]) -> None:

@@ -143,6 +143,58 @@ def test_what_the_lines_of_a_command_get_wrong_is_said_with_the_number_of_the_li
         assert f"what it spawned was refused: $COVEY_SPAWN, {expected}" in (job.error or "")
 
 
+ANOTHER = "the command has put something else in the place of the file"
+
+
+@pytest.mark.parametrize(
+    ("instead", "said"),
+    {
+        "mkfifo $COVEY_SPAWN": ANOTHER,
+        "ln -s /dev/zero $COVEY_SPAWN": ANOTHER,
+        "ln -s $PWD/lines $COVEY_SPAWN": ANOTHER,
+        "mkdir $COVEY_SPAWN && touch $COVEY_SPAWN/x": ANOTHER,
+        "true": "the command has removed the file",
+        "truncate -s 1T $COVEY_SPAWN": "1,099,511,627,776 bytes: the limit is",
+        "head -c 9 /dev/zero > $COVEY_SPAWN": "line 1: it was cut short",
+    }.items(),
+)
+def test_what_a_command_puts_in_the_place_of_its_file_never_holds_its_worker(
+    shared: Yard, instead: str, said: str
+) -> None:
+    (shared.home / "lines").write_text('{"command": "true"}\n')
+    (job,) = shared.ends(shared.shell(f"rm $COVEY_SPAWN && {instead}"))
+    assert (job.state, job.attempts, job.children.total) == ("dead", 1, 0), shared.describe(job.id)
+    assert (job.error or "").startswith(f"what it spawned was refused: $COVEY_SPAWN, {said}")
+    assert "\n" not in (job.error or "")
+
+
+@pytest.mark.same_disk
+def test_nothing_that_stands_in_the_way_of_the_next_commands_file_holds_its_worker_and_nothing_is_left(
+    own: Yard,
+) -> None:
+    own.pool(count=1)
+    (first,) = own.completes(own.shell("cd $(dirname $COVEY_SPAWN) && mkfifo 2.1.spawn && mkdir -p 3.1.spawn/x"))
+    later = own.shells(['echo \'{"command": "true"}\' >> $COVEY_SPAWN'] * 2)
+    assert [first.id, *later] == [1, 2, 3]
+    assert [job.children.total for job in own.completes(*later)] == [1, 1]
+    assert live_files(own) == []
+
+
+@pytest.mark.same_disk
+def test_what_stands_in_the_place_of_live_output_holds_neither_worker_nor_pool(own: Yard) -> None:
+    pool = own.pool(count=1).started()
+    replaced = own.shell(
+        "cd $(dirname $COVEY_SPAWN) && mkfifo 1.1.out 1.2.out 2.1.out 2.1.err 3.1.out && kill -9 $PPID"
+    )
+    assert own.is_in(replaced, "failed", "dead").id == 1
+    own.engine.cancel([replaced])
+    later = own.shell("echo hi; echo ho >&2"), own.call("leaf", 3)
+    assert later == (2, 3)
+    own.completes(*later)
+    assert own.attempt(2).stdout == "hi\n"
+    assert pool.process.poll() is None
+
+
 @pytest.mark.same_disk
 def test_the_file_of_a_killed_worker_or_pool_is_removed(own: Yard) -> None:
     pool = own.pool(count=1).started()
@@ -184,6 +236,19 @@ def test_a_grandchild_is_refused_and_its_job_is_dead_at_once(shared: Yard) -> No
     assert "is at depth 1 and its tree may be 1 deep" in (child.error or "")
     (child,) = children(shared, caught)
     assert child.result == f"SpawnRefused at depth 1 below {caught} of {caught}"
+
+
+def test_a_command_whose_spawn_is_too_deep_is_dead_at_once_unless_it_goes_on(shared: Yard) -> None:
+    deep = f"echo $COVEY_JOB_ID >> deep; {COVEY} spawn true"
+    flaky = f"{deep} || true; [ $COVEY_ATTEMPT = 2 ] || exit 7"
+    lines = [f"{COVEY} spawn --max-attempts 3 '{script}'" for script in (deep, f"set -e; {deep}; echo no", flaky)]
+    id = shared.shell("; ".join(lines), on_error="collect", **SOON)
+    shared.ends(id, within_s=60)
+    refused, strict, caught = children(shared, id)
+    for child in (refused, strict):
+        assert (child.state, child.attempts) == ("dead", 1), shared.describe(child.id)
+        assert f"job {child.id} is at depth 1 and its tree may be 1 deep" in (child.error or "")
+    assert (caught.state, caught.attempts) == ("completed", 2), shared.describe(caught.id)
 
 
 def test_a43_a_join_that_collects_sees_how_each_child_ended(shared: Yard) -> None:

@@ -57,6 +57,14 @@ def write_attempt(run: Attempt, outs: Outs | None = None) -> None:
     out, err = outs or plain_outs()
     out.write(run.stdout)
     err.write(run.stderr)
+    write_detail(run, err)
+
+
+def write_detail(run: Attempt, err: Out) -> None:
+    """The traceback of a task that raised is out, after what it wrote, where Python itself would print it."""
+    if run.detail:
+        ends = not run.stderr or run.stderr.endswith("\n")
+        err.write(f"{'' if ends else chr(10)}{run.detail.rstrip()}\n")
 
 
 class LiveStream:
@@ -135,6 +143,7 @@ class LiveRun:
         self.fence = fence
         self._out = LiveStream(live + ".out", out)
         self._err = LiveStream(live + ".err", err)
+        self._said = err
         self._server: Remote | None = None if store else cast("Remote", engine)
         self._job, self._places = job, (0, 0)
 
@@ -161,6 +170,7 @@ class LiveRun:
         if run is not None:
             self._out.finish(run.stdout, run.stdout_dropped)
             self._err.finish(run.stderr, run.stderr_dropped)
+            write_detail(run, self._said)
 
 
 class Follower:

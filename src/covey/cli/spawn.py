@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import stat
 from typing import Annotated, Any
 
 import typer
 
 from ..core.objects import spec_of
-from ..errors import InvalidInput, Refused
+from ..errors import InvalidInput, Refused, SpawnRefused
 from .options import Attempts, Cwd, Env, Timeout, Words
 from .words import WordsCommand, argv_of
 
@@ -92,7 +94,13 @@ def _ask(relation: str, words: list[str], argv: list[str] | None, env: list[str]
         from .submit import variable
 
         fields["env"] = dict(variable(text) for text in env)
-    _check(fields)
+    try:
+        _check(fields)
+    except SpawnRefused as refusal:
+        # The worker must know why the command ends, if it ends with this: the same again would be refused again.
+        with contextlib.suppress(Refused):
+            _append(path, json.dumps({"refused": str(refusal)}) + "\n")
+        raise
     _append(path, json.dumps(fields, ensure_ascii=False) + "\n")
 
 
@@ -124,10 +132,12 @@ def _append(path: str, line: str) -> None:
     except UnicodeDecodeError as error:
         raise InvalidInput(f"the command is not UTF-8 at byte {error.start}, and JSON has no other text") from None
     try:
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not keep us
     except OSError as error:
         raise Refused(f"COVEY_SPAWN names {path}: {error.strerror}; the job it belonged to may have ended") from None
     try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise Refused(f"{path}: this is not the file that Covey made; leave it where it is")
         if os.write(file, data) < len(data):
             raise Refused(f"{path}: no room for the line; the job will be dead, because the line was cut short")
     except OSError as error:

@@ -182,6 +182,7 @@ class OutputAsk(Said):
     fence: Number
     stdout: str = ""
     stderr: str = ""
+    info: str | UnsetType = UNSET  # JSON: what the run says of itself by now, instead of what it said before
 
 
 class Outcome(Struct, frozen=True):

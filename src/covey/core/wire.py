@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from .. import errors
 from . import bodies
-from .model import Enqueued, LostPool, PoolInfo, Registered, Tie, Turn
+from .model import Child, Enqueued, LostPool, PoolInfo, Registered, Tie, Turn
 from .tokens import Role
 from .view import (
     Attempt,
@@ -249,6 +249,16 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         about="More of what the run writes; it can be followed at once.",
         role="worker",
         takes=bodies.OutputAsk,
+    ),
+    Endpoint(
+        name="failed_siblings",
+        method="POST",
+        repeatable=True,
+        path="/v1/jobs/{ref}/failed-siblings",
+        about="Of a child: the others of its parent that have died or been cancelled by now.",
+        role="worker",
+        takes=bodies.Holding,
+        gives=list[Child],
     ),
     # Producers and people.
     Endpoint(

@@ -25,6 +25,7 @@ from .callers import Callers
 from .live import Live
 from .loans import Loans
 from .sealing import refuse, writing
+from .siblings import Siblings
 from .spawns import Queues
 from .tokens import Tokens
 from .trees import Trees
@@ -33,7 +34,7 @@ from .views import Views
 Ref = str | int
 
 
-class Engine(Loans, Views, Tokens, Live, Callers):
+class Engine(Loans, Views, Tokens, Live, Callers, Siblings):
     """Everything that can be asked of one database. Safe to share between threads; not across a fork."""
 
     def __init__(self, store: Store, *, clock: Callable[[], int], rng: Random) -> None:

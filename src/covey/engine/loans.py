@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec import Struct
 
+from ..core.label import suffix
 from ..core.machine import SECOND
 from ..core.model import Claim, Held, Kind, Outcome, Output, PoolInfo, Report, Row, Spawn, Turn, Want, WorkerState
 from ..core.tree import time_left_s
@@ -18,6 +19,7 @@ from .again import repeated
 from .sealing import writing
 from .turns import Turns
 
+LOAN = "http"  # the host of every loan
 TRIES = 10  # of a turn whose number another request about the same loan took
 LATE_S = 1.0  # a success counts although it arrives so long after the time-out: it was under way
 GRACE_S = 5.0  # after the time-out, for a borrower to end the run and say so; then the loan is ended for him
@@ -122,6 +124,8 @@ class Loans(Turns):
     def settle(self, job: int, pool: int, fence: int, outcome: Outcome, **fields: object) -> None:
         """The run is reported and the loan is over. Told twice, it counts once; LeaseLost if it is not ours."""
         report = Report(job, fence, outcome, **fields)  # type: ignore[arg-type]
+        if name := self.store.value("is_loan", pool=pool):
+            report.worker = name + suffix(name, LOAN)
         if outcome == "success":
             staged = [_spawn.decode(text) for (text,) in self.store.ask("staged", job=job, fence=fence)]
             report.spawned = staged or None

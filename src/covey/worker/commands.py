@@ -59,6 +59,8 @@ class Commands:
             told = self._run_command(dispatch, started_at, spawn_path)
             if told.outcome == "success" and spawn_path is not None:
                 spawn_file.set_spawned(told, spawn_path, claim, self._station.settings)
+            elif told.outcome == "failure" and spawn_path is not None:
+                spawn_file.set_refused(told, spawn_path)
         finally:
             spawn_file.remove(spawn_path)
         return told

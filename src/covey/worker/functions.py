@@ -19,7 +19,7 @@ from ..errors import Abort, CoveyError, Retry, Snooze, SpawnRefused, Stopped
 from . import family
 from .calling import Task, first_call, second_call, set_spawned
 from .context import Context
-from .output import Capture, join, live_path, read_ends
+from .output import Capture, join, live_path, open_plain, read_ends
 from .station import Station, report
 from .wire import Dispatch
 
@@ -67,9 +67,13 @@ class Functions:
         family.end_all(grace_s=max(0.0, self._station.slot.grace_s(0) - spent_s))
 
     def _context(self, dispatch: Dispatch) -> Context:
-        stopping = self._station.slot.asked_to_stop
+        stopping, claim = self._station.slot.asked_to_stop, dispatch.claim
         return Context.from_claim(
-            dispatch.claim, stopping=lambda: stopping(0) == dispatch.serial, settings=self._station.settings
+            claim,
+            stopping=lambda: stopping(0) == dispatch.serial,
+            settings=self._station.settings,
+            siblings=lambda: self._station.ask(dispatch.serial),
+            info_path=live_path(self._station.live, claim.id, claim.fence, "info") if dispatch.live else None,
         )
 
     def _run(self, dispatch: Dispatch, started_at: int) -> Report:
@@ -137,7 +141,7 @@ class Files:
         try:
             for stream in ("out", "err"):
                 path = live_path(self._live, job, fence, stream)
-                opened.append(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o640))
+                opened.append(open_plain(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND))
             for fd, file in zip((1, 2), opened, strict=True):
                 os.dup2(file, fd)
             self._shown = True

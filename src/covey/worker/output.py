@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
+import stat
 
 from ..core.model import Output
 
@@ -75,13 +77,39 @@ class Capture:
                 self._live, self._live_size = None, 0
                 os.unlink(str(self._live_path))
             if self._live is None:
-                self._live = os.open(str(self._live_path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+                self._live = open_plain(str(self._live_path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.write(self._live, data)
             self._live_size += len(data)
 
 
 def live_path(directory: str, job: int, fence: int, stream: str) -> str:
     return os.path.join(directory, f"{job}.{fence}.{stream}")
+
+
+def show_info(path: str, text: str) -> None:
+    """The file begins with this line. What an earlier, longer one has left behind it means nothing.
+
+    So it costs no truncation, and a reader sees one of the two; a mixture is no JSON, and nobody shows it.
+    """
+    with contextlib.suppress(OSError):
+        fd = open_plain(path, os.O_WRONLY | os.O_CREAT)
+        try:
+            os.pwrite(fd, f"{text}\n".encode(), 0)
+        finally:
+            os.close(fd)
+
+
+def open_plain(path: str, flags: int) -> int:
+    """A descriptor of a plain file of our own; OSError for anything else that jobs may have put in its place.
+
+    A pipe would make us wait, a device read or write for ever, a link lead elsewhere.
+    """
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o640)
+    found = os.fstat(fd)
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, "not a plain file of ours", path)
 
 
 def join(out: Capture, err: Capture) -> Output | None:
@@ -95,7 +123,7 @@ def join(out: Capture, err: Capture) -> Output | None:
 
 def drop_live(directory: str, job: int, fence: int) -> None:
     """Nothing that a run left in the directory is there any more."""
-    for stream in ("out", "err", "spawn"):
+    for stream in ("out", "err", "spawn", "info"):
         with contextlib.suppress(OSError):
             os.unlink(live_path(directory, job, fence, stream))
 
@@ -104,8 +132,12 @@ def salvage(directory: str, job: int, fence: int) -> Output | None:
     """What a killed worker's job had written, as far as its live files show."""
     out, err = Capture(), Capture()
     for stream, capture in (("out", out), ("err", err)):
-        with contextlib.suppress(OSError), open(live_path(directory, job, fence, stream), "rb") as file:
-            read_ends(file.fileno(), capture)
+        with contextlib.suppress(OSError):
+            fd = open_plain(live_path(directory, job, fence, stream), os.O_RDONLY)
+            try:
+                read_ends(fd, capture)
+            finally:
+                os.close(fd)
     return join(out, err)
 
 
