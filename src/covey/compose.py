@@ -80,20 +80,54 @@ def read_token(path: str) -> str:
         raise InvalidInput(f"the token file {path} cannot be read: {reason}") from None
 
 
+def place(url: str) -> str:
+    """What a URL names, always written in the same way."""
+    from urllib.parse import urlsplit
+
+    scheme, marker, _ = url.partition("://")
+    if is_remote(url):
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+        return f"{parts.scheme}://{(parts.hostname or '').lower()}:{port}{parts.path.rstrip('/')}"
+    if marker and scheme in ("postgresql", "postgres"):
+        from .store.target import Target
+
+        return Target.of(url).place
+    return url if is_memory(url) else os.path.realpath(_path(url))
+
+
+def shown(url: str) -> str:
+    """The URL without its password."""
+    scheme, marker, rest = url.partition("://")
+    user, at, where = rest.rpartition("@")
+    return f"{scheme}://{user.partition(':')[0]}:***@{where}" if marker and at and ":" in user else url
+
+
+def is_memory(url: str) -> bool:
+    """Whether it names a queue that only its own process can see."""
+    return url.startswith(("memory:", ":memory:", "sqlite://:memory:"))
+
+
+def _path(url: str) -> str:
+    """The file that a URL without a server names."""
+    _, marker, rest = url.partition("://")
+    return os.path.expanduser(url if not marker else "/" + rest.lstrip("/") if rest.startswith("/") else rest)
+
+
 def open_dialect(url: str, *, create: bool = True) -> Dialect:
     if url in ("memory:", "sqlite://:memory:", ":memory:"):
         return Sqlite.memory(os.urandom(4).hex())
     if url.startswith("memory:"):
         return Sqlite.memory(url.removeprefix("memory:"))
-    scheme, marker, rest = url.partition("://")
+    scheme, marker, _ = url.partition("://")
     if scheme in ("postgresql", "postgres") and marker:
         return _postgres(url)
     if marker and scheme not in ("sqlite", "file"):
         raise InvalidInput(f"no database of the kind {scheme!r}; pass a path, sqlite:///path or postgresql://…")
-    path = url if not marker else "/" + rest.lstrip("/") if rest.startswith("/") else rest
+    path = _path(url)
     if not path or "\x00" in path:
         raise InvalidInput("the database needs a path, for example --db ./queue.db")
-    return Sqlite(os.path.expanduser(path), create=create)
+    return Sqlite(path, create=create)
 
 
 def _postgres(url: str) -> Dialect:

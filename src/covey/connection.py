@@ -21,7 +21,7 @@ class Connection:
 
     def __init__(self, url: str | os.PathLike[str] | None = None, token: str | None = None) -> None:
         self.url = None if url is None else absolute(os.fspath(url))
-        self._token = token
+        self.token = token
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._client: Client | None = None
@@ -60,7 +60,7 @@ class Connection:
             if self._client is None:
                 from .compose import open_client  # here, because a program may declare tasks and never enqueue one
 
-                self._client = open_client(self.url, token=self._token)
+                self._client = open_client(self.url, token=self.token)
             return self._client
 
     def _start_over(self) -> None:

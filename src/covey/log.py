@@ -133,6 +133,16 @@ class Log:
         level = "info" if not failed else "warning" if ready else "error"
         self._say(level, f"started {ready}/{wanted} workers in {seconds:.1f}s{tail}{where}")
 
+    def few_files(self, limit: int, asked: int, fit: int, jobs: int) -> None:
+        self._say(
+            "warning",
+            f"the limit of {limit} open files allows for {fit} workers instead of {asked}, so {jobs} jobs at a time; "
+            "raise it with `ulimit -n` (systemd: LimitNOFILE=)",
+        )
+
+    def no_worker(self, error: object) -> None:
+        self._seldom("worker", "error", f"no more workers can be started now: {error}; trying again")
+
     def app_not_shared(self, note: str) -> None:
         self._say("warning", f"{note}; every worker imports the app for itself, which is slower")
 
@@ -150,6 +160,9 @@ class Log:
 
     def zygote_lost(self) -> None:
         self._say("warning", "the zygote was lost; a new one is started, its workers finish what they run")
+
+    def zygote_frozen(self) -> None:
+        self._say("warning", "the zygote is frozen: it has not answered for seconds; it is killed")
 
     def job_given(self, claim: Claim, worker: str) -> None:
         tries = f"attempt {claim.attempt} of {claim.max_attempts}"

@@ -19,7 +19,7 @@ STAGES = ["detect", "derive", "flush", "report", "publish"]
 
 @pytest.fixture
 def yard(tmp_path: Path) -> Iterator[Yard]:
-    with Yard(tmp_path, app="pipeline:app", path=[EXAMPLE]) as yard:
+    with Yard(tmp_path, url=str(tmp_path / "derive.db"), app="pipeline:app", path=[EXAMPLE]) as yard:
         yard.engine.set_queue("derive", serial=True)
         for name in ("sources", "batches", "seen"):
             (tmp_path / name).mkdir()
@@ -27,7 +27,7 @@ def yard(tmp_path: Path) -> Iterator[Yard]:
 
 
 def environ(yard: Yard) -> dict[str, str]:
-    """The app opens the queue of this test: nothing here calls the app's own client."""
+    """Where the app works; the queue that it names is the one of this directory."""
     return {"DERIVE_HOME": str(yard.home), "DERIVE_PACE": "0.1"}
 
 

@@ -53,9 +53,9 @@ def test_what_shed_its_parents_and_its_mark_is_ended_by_the_next_pool(yard: Yard
     pool = yard.pool(count=1, environ=ON).started()
     id = yard.shell(ESCAPE)
     (escaped,) = [int(each) for each in yard.trace("pids")]
-    for pid in [pool.pid, pool.zygote, *pool.workers()]:  # frozen first: nobody may do anything about the others
+    victims = [pool.guard, pool.zygote, *pool.workers()]
+    for pid in [pool.pid, *victims]:  # frozen first: nobody may do anything about the others
         os.kill(pid, signal.SIGSTOP)
-    victims = [pool.zygote, *pool.workers()]
     pool.process.kill()
     for pid in victims:
         os.kill(pid, signal.SIGKILL)

@@ -251,10 +251,17 @@ def at_the_death_of_the_pool_and_the_zygote(zoo: Zoo) -> None:
     run_again(zoo)
 
 
-def at_the_death_of_all_three(zoo: Zoo) -> None:
-    """Nobody is left who could end them: the next pool does, before it starts anything."""
+def at_the_death_of_all_but_the_guard(zoo: Zoo) -> None:
     zoo.open()
     zoo.kill(zoo.pool.pid, zoo.pool.zygote, *zoo.pool.workers())
+    zoo.watch(SOON_S)
+    run_again(zoo)
+
+
+def at_the_death_of_all_four(zoo: Zoo) -> None:
+    """Nobody is left who could end them: the next pool does, before it starts anything."""
+    zoo.open()
+    zoo.kill(zoo.pool.pid, zoo.pool.guard, zoo.pool.zygote, *zoo.pool.workers())
     alive = [cage.animal.name for cage in zoo.cages.values() if not zoo.look()[cage.marker]]
     assert alive in ([], ["python-holds-the-gil"])  # that one is its worker
     run_again(zoo)
@@ -279,8 +286,6 @@ def wall(iso: str | None) -> float:
 ASYNC = ("python-async-child",)
 # A function may leave processes running: what they are to it, nobody knows. They end with the worker.
 PYTHON = tuple(animal.name for animal in TASKS)
-# Their worker dies with the pool, at the kernel's hand, and cannot end them; the next pool does.
-ORPHANS = ("python-child", "python-double-fork", "python-deaf", "python-turns-its-stop-into-an-error")
 # With neither parent nor mark, or faster than one can look, only a control group would hold them.
 UNTRACEABLE = ("empty-environment", "runs-away")
 
@@ -296,8 +301,9 @@ ENDS = [
     End("zygote-and-workers-killed", at_the_death_of_the_zygote_and_their_workers, "dead", error=LOST),
     End("pool-killed", at_the_death_of_the_pool, "completed", interruptions=1),
     End("pool-and-workers-killed", at_the_death_of_the_pool_and_their_workers, "completed", interruptions=1),
-    End("pool-and-zygote-killed", at_the_death_of_the_pool_and_the_zygote, "completed", 1, 1, without=ORPHANS),
-    End("all-killed", at_the_death_of_all_three, "completed", interruptions=1, without=UNTRACEABLE),
+    End("pool-and-zygote-killed", at_the_death_of_the_pool_and_the_zygote, "completed", interruptions=1),
+    End("all-but-guard-killed", at_the_death_of_all_but_the_guard, "completed", interruptions=1),
+    End("all-killed", at_the_death_of_all_four, "completed", interruptions=1, without=UNTRACEABLE),
 ]
 MUST_END = {"normal", "worker-stop", "zygote-killed"}
 

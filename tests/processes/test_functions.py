@@ -318,7 +318,7 @@ def test_a_task_that_forks_and_returns_twice_completes_once(yard: Yard, prefix: 
     ids = yard.calls(f"{prefix}forks", [[]] * 5, kind=kind)
     for job in yard.completes(*ids):
         assert (job.attempts, job.result) == (1, "parent")
-    until(lambda: len(pool.processes()) == before + 2, 5, "only the pool, its zygote and its workers are left")
+    until(lambda: len(pool.processes()) == before + 3, 5, "only the pool, guard, zygote and its workers are left")
     yard.completes(yard.call("add", 1, 2))
 
 

@@ -83,11 +83,11 @@ def test_a_killed_pools_jobs_run_again_when_the_next_pool_starts(yard: Yard) -> 
     assert len(yard.engine.pool_views()) == 1
 
 
-def test_if_pool_zygote_and_worker_are_killed_at_once_the_next_pool_removes_the_leftovers(yard: Yard) -> None:
+def test_if_pool_guard_zygote_and_worker_are_killed_at_once_the_next_pool_removes_the_leftovers(yard: Yard) -> None:
     pool = yard.pool(count=1, commands_only=True).started()
     id = yard.shell(FAMILY.format("pids"))
     pids = list(map(int, yard.trace("pids", 3)))
-    doomed = [pool.pid, pool.zygote, *pool.workers()]
+    doomed = [pool.pid, pool.guard, pool.zygote, *pool.workers()]
     for pid in doomed:
         os.kill(pid, signal.SIGSTOP)
     for pid in reversed(doomed):

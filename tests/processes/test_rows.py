@@ -70,7 +70,7 @@ def test_a9_jobs_and_leftovers_of_a_dead_pool_whose_row_is_gone_as_well_are_reco
     id = yard.shell("echo $$ >>pids; sleep 1000")
     first = yard.pid_in("pids")
     name = dead.id
-    doomed = [dead.pid, dead.zygote, *dead.workers()]
+    doomed = [dead.pid, dead.guard, dead.zygote, *dead.workers()]
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in doomed:
             os.kill(pid, number)

@@ -13,6 +13,8 @@ import pytest
 from covey.testing import until
 from covey.testing.pools import Watch, Yard, gone
 
+from . import told
+
 # ── start ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -55,20 +57,26 @@ def test_a57_help_and_wrong_usage_never_start_a_pool(yard: Yard, words: list[str
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("import no_such_module", "No module named 'no_such_module'"),
-        ("1 / 0", "division by zero"),
-        ("import os; os._exit(3)", "the import ended the process"),
-        ("import sys; sys.exit('nope')", "nope"),
+        ("x = 1\nimport no_such_module", "ModuleNotFoundError: No module named 'no_such_module' ({0}, line 2)"),
+        ("1 / 0", "ZeroDivisionError: division by zero ({0}, line 1)"),
+        ("\n\ndef f(:\n    pass", "SyntaxError: invalid syntax ({0}, line 3)"),
+        ("raise ValueError('one\\ntwo')", "ValueError: one two ({0}, line 1)"),
+        ("import os; os._exit(3)", "the import ended the process (exit code 3)"),
+        ("import sys; sys.exit('nope')", "SystemExit: nope ({0}, line 1)"),
+        (
+            "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1 << 29,) * 2)\nbytearray(1 << 30)",
+            "MemoryError ({0}, line 3)",
+        ),
     ],
 )
-def test_an_app_that_breaks_on_import_is_said_and_commands_go_on(yard: Yard, code: str, reason: str) -> None:
+def test_an_app_that_breaks_on_import_ends_the_pool_with_one_line_that_says_where(
+    yard: Yard, code: str, reason: str
+) -> None:
     (yard.home / "broken.py").write_text(code)
-    pool = yard.pool(app="broken:app").started()
-    yard.completes(yard.shell("true"))
-    assert reason in pool.said()
-    assert "failed: " in pool.said()
-    assert "Traceback" not in pool.said()
-    assert pool.stop(signal.SIGINT) == 0
+    pool = yard.pool(app="broken:app")
+    assert pool.ended() == 2, pool.said()
+    assert pool.said() == f"error: cannot import the app 'broken:app': {reason.format(yard.home / 'broken.py')}\n"
+    assert (yard.engine.pool_views(), told.events(yard), yard.leftovers()) == ([], [], [])
 
 
 @pytest.mark.parametrize(("code", "reason"), [("app = 7", "is not a Covey app"), ("", "app")])

@@ -356,7 +356,7 @@ def test_random_kills_lose_no_child_and_add_none(own: Yard, proof: Callable[[Any
             pool.kill()
             pools.remove(pool)
             pools.append(own.pool(count=2))
-        elif (targets := pool.processes()[1 if victim == "zygote" else 2 :]) and pool.process.poll() is None:
+        elif (targets := pool.processes()[2 if victim == "zygote" else 3 :]) and pool.process.poll() is None:
             kill(targets[0] if victim == "zygote" else rng.choice(targets))
         kills[victim] += 1
     nodes = 1 + sum(math.prod(widths[: depth + 1]) for depth in range(len(widths)))

@@ -412,6 +412,14 @@ def hold_the_gil(seconds: float) -> float:
 
 
 @app.task
+def holds_the_gil_beside_children() -> None:
+    """Leaves the pids of two: an ordinary one, and one that has shed its parent, its session and its environment."""
+    leave_trace(subprocess.Popen(["sleep", "1000"]).pid, "children")
+    subprocess.run(["setsid", "env", "-i", "sh", "-c", "(echo $$ >>children; exec sleep 1000) &"], check=True)
+    hold_the_gil(1000)
+
+
+@app.task
 def swallows_stop(seconds: float) -> str:
     """Catches what it should let pass."""
     leave_trace(os.getpid(), "swallows")

@@ -193,6 +193,8 @@ def test_jobs_that_nobody_will_run() -> None:
         ("note", "paused: p", None),
     ]
     assert examine(queues=[queue()]) == []
+    gone = pool(state="stopping", app="shop:app")  # whoever comes next needs the same
+    assert examine(gone, queues=queues, waiting=lanes)[0][2] == "`covey worker start --app shop:app`"
     assert (
         examine(pool(state="stopping"), queues=queues, waiting=lanes)[0][1]
         == "1,001 jobs wait and every pool is stopping"
@@ -208,7 +210,7 @@ def test_jobs_that_nobody_will_run() -> None:
             (
                 "warning",
                 f"{what} wait in queues whose pools cannot run them: a, b",
-                "`covey worker start --app MODULE:APP`",
+                "`covey worker start`" if kind == "command" else "`covey worker start --app MODULE:APP`",
             )
         ]
         assert examine(unable, pool(2), waiting=[("b", kind)]) == []

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from ..errors import CoveyError
 from .checks.finding import Finding, bad, ok
 from .opening import database
@@ -18,7 +20,11 @@ if TYPE_CHECKING:
 
 def doctor(json: Json = False, db: Db = None) -> int:
     """Check the installation, the machine and the queue. Exits 1 if something is bad."""
-    findings = list(_look(database(db)))
+    from .pasting import pasteable
+
+    findings = [
+        structs.replace(each, advice=each.advice and pasteable(each.advice, db)) for each in _look(database(db))
+    ]
     code = decide(1 if any(each.verdict == "bad" for each in findings) else 0)
     if json:
         as_json(findings)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _chosen: str | None = None
 _token_file: str | None = None
+_token: str | None = None
 _open: list[Engine | Remote] = []
 PATIENCE_S = 1.0  # a person who mistyped an address should not have to wait longer
 LOOK_S = 0.25  # at a server, while somebody watches
@@ -27,10 +28,15 @@ def choose_database(db: str | None) -> None:
     _chosen = db
 
 
+def named(db: str | None) -> str | None:
+    """--db, wherever it stands."""
+    return db or _chosen
+
+
 def database(db: str | None) -> str:
     """--db, else COVEY_DB, else the nearest covey.toml, else one per user."""
-    if named := db or _chosen:
-        return named
+    if given := named(db):
+        return given
     from ..compose import find_database
 
     return find_database()
@@ -42,11 +48,17 @@ def choose_token(path: str | None) -> None:
     _token_file = path or _token_file
 
 
+def offer_token(token: str | None) -> None:
+    """An app's own, for the server that it names: used unless a file was chosen."""
+    global _token
+    _token = token
+
+
 def chosen_token() -> str | None:
-    """What is in that file; None if none was named."""
+    """What is in that file, else the app's own; None if there is neither."""
     from ..compose import read_token
 
-    return None if _token_file is None else read_token(_token_file)
+    return _token if _token_file is None else read_token(_token_file)
 
 
 def open_queue(db: str | None = None, *, create: bool = False) -> Engine | Remote:

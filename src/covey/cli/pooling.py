@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..errors import InvalidInput
-from .opening import choose_token, database, open_queue
+from .opening import choose_token, database, named, open_queue
 from .output import note
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
+    from ..pool.scout import Scout
     from ..store.store import Store
 
 MOST_WORKERS = 1000
@@ -44,40 +45,55 @@ def start_pool(
     check_range("--max-startup-concurrency", max_startup_concurrency, 1, MOST_WORKERS)
     check_range("--parent-pid", parent_pid, 1, 1 << 22)
     choose_token(token_file)
-    url = database(db)
+    options: dict[str, Any] = {
+        "app": app,
+        "tree": tree,
+        "drain": drain,
+        "grace_s": grace,
+        "name": name,
+        "quiet": quiet,
+        "parent_pid": parent_pid,
+        "max_startup": max_startup_concurrency,
+        "max_jobs": max_jobs,
+    }
+    if app is None:
+        return _run(database(db), checked, no_reuse=no_reuse, **options)
+    from ..connection import absolute
+    from ..pool.scout import Scout
+    from ..pool.start import signal_pipe
+    from .apps_queue import queue_of
+
+    given = named(db)
+    with signal_pipe() as signals, Scout(app, given and absolute(given), signals) as scout:
+        if not scout.learn():
+            return 0
+        return _run(queue_of(app, scout.told, db), checked, no_reuse=no_reuse, scout=scout, **options)
+
+
+def _run(url: str, checked: Checked, *, no_reuse: bool, scout: Scout | None = None, **options: Any) -> int:
     source = open_queue(url, create=True)
     from ..pool.start import PoolOptions, run
 
     store: Store | None = getattr(source, "store", None)
-    if store and not (no_reuse or drain or tree):
+    if store and not (no_reuse or options["drain"] or options["tree"]):
         from .reusing import reused
 
-        kinds = ("command", "sync", "async") if app else ("command",)
+        kinds = ("command", "sync", "async") if options["app"] else ("command",)
         wanted = tuple(checked.workers) or checked.queues
         if words := reused(cast("Engine", source), wanted, kinds):
             note(words)
             return 0
     side = store.dialect.side if store else ""
-    return run(
-        source,
-        PoolOptions(
-            url=store.dialect.url if store else url,  # absolute: a worker may change its directory
-            count=checked.jobs,
-            workers=checked.workers,
-            queues=checked.queues,
-            tree=tree,
-            app=app,
-            drain=drain,
-            grace_s=grace,
-            name=name,
-            quiet=quiet,
-            logs=os.path.join(side, "logs") if side else None,
-            parent_pid=parent_pid,
-            max_startup=max_startup_concurrency,
-            max_jobs=max_jobs,
-            max_memory=checked.max_memory,
-        ),
+    asked = PoolOptions(
+        url=store.dialect.url if store else url,  # absolute: a worker may change its directory
+        count=checked.jobs,
+        workers=checked.workers,
+        queues=checked.queues,
+        logs=os.path.join(side, "logs") if side else None,
+        max_memory=checked.max_memory,
+        **options,
     )
+    return run(source, asked, scout)
 
 
 class Checked(NamedTuple):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from ..errors import StoreError
 from .opening import database, open_queue
 from .options import Db, Json
 from .output import as_json, decide
 
 if TYPE_CHECKING:
-    from ..core.view import Status
+    from ..core.view import Finding, Status
 
+NOBODY = "none; `covey worker start`"
 CODES = {"fine": 0, "warning": 1, "broken": 2}
 
 
@@ -32,7 +35,7 @@ def status(json: Json = False, db: Db = None) -> int:
     if json:
         as_json(found)
     else:
-        _show(found)
+        _show(found, db)
     return code
 
 
@@ -63,9 +66,10 @@ def _unreadable(url: str, text: str) -> dict[str, Any]:
     return {field: known.get(field) for field in Status.__struct_fields__}
 
 
-def _show(found: Status) -> None:
+def _show(found: Status, db: str | None) -> None:
     from ..engine.health import sentence
     from . import render
+    from .pasting import pasteable
     from .times import span
 
     counts = ", ".join(f"{count:,} {state}" for state, count in found.counts.items() if count)
@@ -79,9 +83,9 @@ def _show(found: Status) -> None:
             ("jobs", counts or "none"),
             ("oldest wait", None if found.oldest_pending_s is None else span(found.oldest_pending_s)),
             ("next start", found.next_run_at),
-            ("workers", f"{found.workers} in {_pools(found.pools)}" if found.pools else "none; `covey worker start`"),
+            ("workers", f"{found.workers} in {_pools(found.pools)}" if found.pools else pasteable(NOBODY, db)),
             ("health", render.state(found.health)),
-            *((finding.level, sentence(finding)) for finding in found.findings),
+            *((finding.level, sentence(_complete(finding, db))) for finding in found.findings),
         ]
     )
     if found.queues:
@@ -89,6 +93,12 @@ def _show(found: Status) -> None:
         from .queue import show_queues
 
         show_queues(found.queues)
+
+
+def _complete(finding: Finding, db: str | None) -> Finding:
+    from .pasting import pasteable
+
+    return structs.replace(finding, advice=finding.advice and pasteable(finding.advice, db))
 
 
 def _pools(count: int) -> str:

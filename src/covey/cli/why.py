@@ -5,12 +5,14 @@ from __future__ import annotations
 from .opening import open_queue
 from .options import Db, Json, Ref
 from .output import answer, as_json, one_line
+from .pasting import pasteable
 
 
 def why(job: Ref, json: Json = False, db: Db = None) -> None:
     """Say why a job is in its state, and what to do about it."""
     engine = open_queue(db)
     found = engine.why(job)
+    found.advice = [pasteable(each, db) for each in found.advice]
     if json:
         as_json(found)
         return

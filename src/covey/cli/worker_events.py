@@ -12,6 +12,7 @@ from ..errors import InvalidInput, NotFound
 from .opening import open_queue
 from .options import Db, Json
 from .output import as_json, note, one_line
+from .pasting import pasteable
 
 if TYPE_CHECKING:
     from ..core.ports import Client
@@ -58,7 +59,8 @@ def events(
     elif shown:
         printer.print(shown)
     elif limit and not follow:
-        note("no such events" if kinds or pool else "nothing has happened yet; `covey worker start` runs workers")
+        nothing = pasteable("nothing has happened yet; `covey worker start` runs workers", db)
+        note("no such events" if kinds or pool else nothing)
     while follow and not _reader_leaves_within(LOOK_S):
         printer.print(feed.fresh())
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .opening import open_queue
 from .options import Db, Json
 from .output import as_json, note
+from .pasting import pasteable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,7 @@ def list_workers(json: Json = False, db: Db = None) -> None:
     elif pools:
         _show(pools)
     else:
-        note("no workers; `covey worker start` runs some")
+        note(pasteable("no workers; `covey worker start` runs some", db))
 
 
 def _show(pools: list[PoolView]) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InvalidInput
+from .apps_queue import asked
 from .opening import database
 from .options import Db
 from .output import answer
@@ -43,7 +44,7 @@ def unit(
     The options are those of `covey worker start`. Nothing is installed or started.
     """
     check_start(count, worker, queue, app, grace, max_jobs, max_memory)
-    path = _path_of(database(db))
+    path = _path_of(database(db) if app is None else asked(app, db))
     words = ["--db", path, "worker", "start"]
     for flag, value in (
         *(("--worker", each) for each in worker or ()),

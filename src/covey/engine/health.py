@@ -12,6 +12,7 @@ from typing import Literal
 from ..core.view import Finding, PoolView, QueueView, WorkerView, rfc3339
 from ..env import alive, boot, hostname
 from ..store.room import lacking
+from . import advice
 
 Health = Literal["fine", "warning", "broken"]
 Lane = tuple[str, str]  # queue, kind: jobs of it wait
@@ -107,7 +108,7 @@ def examine(
         *_given_up(living, lanes),
         *_fallen(living),
         *_gone([pool for pool in pools if pool not in living]),
-        *_unserved([pool for pool in living if pool.state != "stopping"], living, lanes, depth),
+        *_unserved([pool for pool in living if pool.state != "stopping"], living, pools, lanes, depth),
         *_ahead(ahead),
     ]
     if orphans:
@@ -166,8 +167,8 @@ def _given_up(living: Sequence[PoolView], lanes: Sequence[Lane]) -> Iterable[Fin
         missed = {title(pool, *lane) for lane in stuck if serves(pool, lane[0])}
         for what, why in pool.given_up.items():
             text = f"no {what} worker can start in pool {pool.id}: {why}"
-            advice = _see(pool, "mend it and restart the pool")
-            yield _broken(f"jobs wait, and {text}", advice) if what in missed else _warning(text, advice)
+            mend = _see(pool, "mend it and restart the pool")
+            yield _broken(f"jobs wait, and {text}", mend) if what in missed else _warning(text, mend)
 
 
 def _fallen(living: Sequence[PoolView]) -> Iterable[Finding]:
@@ -191,19 +192,27 @@ def _gone(pools: Sequence[PoolView]) -> Iterable[Finding]:
 
 
 def _unserved(
-    taking: Sequence[PoolView], living: Sequence[PoolView], lanes: Sequence[Lane], depth: dict[str, int]
+    taking: Sequence[PoolView],
+    living: Sequence[PoolView],
+    pools: Sequence[PoolView],
+    lanes: Sequence[Lane],
+    depth: dict[str, int],
 ) -> Iterable[Finding]:
     jobs = sum(depth.values())
+
+    def start(queue: str | None, kinds: Iterable[str]) -> str:
+        return f"`{advice.start(queue=queue, kind=max(kinds, key=_needs_app, default='command'), pools=pools)}`"
+
     if not taking:
         if jobs:
             who = "every pool is stopping" if living else "no worker runs"
-            yield _warning(f"{_wait(jobs)} and {who}", "`covey worker start`")
+            yield _warning(f"{_wait(jobs)} and {who}", start(None, (kind for _, kind in lanes)))
         return
     alone = sorted({queue for queue, _ in lanes if not any(serves(pool, queue) for pool in taking)})
     if alone:
         count = sum(depth.get(queue, 0) for queue in alone)
         text = f"{_wait(count)} in queues that no pool serves: {_names(alone)}"
-        yield _warning(text, f"`covey worker start --queue {alone[0]}`")
+        yield _warning(text, start(alone[0], (kind for queue, kind in lanes if queue == alone[0])))
     for kind, what in (("command", "commands"), ("sync", "Python tasks"), ("async", "async Python tasks")):
         able = [pool for pool in taking if kind in pool.kinds]
         unable = sorted(
@@ -213,7 +222,11 @@ def _unserved(
         )
         if unable:
             text = f"{what} wait in queues whose pools cannot run them: {_names(unable)}"
-            yield _warning(text, "`covey worker start --app MODULE:APP`")
+            yield _warning(text, start(None, (kind,)))
+
+
+def _needs_app(kind: str) -> bool:
+    return kind != "command"
 
 
 def _ahead(found: Sequence[Ahead]) -> Iterable[Finding]:
@@ -263,13 +276,13 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + more
 
 
-def _see(pool: PoolView, advice: str) -> str:
-    return f"{advice}; log: {pool.log}" if pool.log else advice
+def _see(pool: PoolView, what: str) -> str:
+    return f"{what}; log: {pool.log}" if pool.log else what
 
 
-def _warning(text: str, advice: str) -> Finding:
-    return Finding(level="warning", text=text, advice=advice)
+def _warning(text: str, what: str) -> Finding:
+    return Finding(level="warning", text=text, advice=what)
 
 
-def _broken(text: str, advice: str) -> Finding:
-    return Finding(level="broken", text=text, advice=advice)
+def _broken(text: str, what: str) -> Finding:
+    return Finding(level="broken", text=text, advice=what)

@@ -8,6 +8,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from ..core.view import Attempt, Event, JobView, PoolView, QueueView, Why
+from . import advice as advise
 from . import health
 
 NAMED = 5  # how many other jobs a reason names
@@ -72,7 +73,7 @@ def _reason(
             return (
                 f"attempt {job.attempts} of {job.max_attempts} failed: {job.error}; "
                 f"the next one starts at {job.retry_at} ({_until(job.retry_at, now)})",
-                [f"covey logs {job.id}", f"covey retry {job.id} (now instead of then)"],
+                [f"covey logs {job.id}", f"covey retry {job.id}"],
             )
         case "dead":
             tries = (
@@ -131,11 +132,15 @@ def _pending(
         )
     serving = [pool for pool in pools if health.serves(pool, job.queue) and health.takes_jobs(pool)]
     if not serving:
-        return f"no worker serves the queue {job.queue!r}", [f"covey worker start --queue {job.queue}"]
+        return f"no worker serves the queue {job.queue!r}", [
+            advise.start(queue=job.queue, kind=job.kind, pools=pools, task=job.task)
+        ]
     of_kind = [pool for pool in serving if job.kind in pool.kinds]
     if not of_kind:
         what = "commands" if job.kind == "command" else f"{job.task!r}, a Python task"
-        return f"no worker of the queue {job.queue!r} can run {what}", ["covey worker start --app MODULE:APP"]
+        return f"no worker of the queue {job.queue!r} can run {what}", [
+            advise.start(kind=job.kind, pools=pools, task=job.task)
+        ]
     able = [pool for pool in of_kind if health.can_run(pool, job.queue, job.kind)]
     if not able:
         return _cannot_start(job, of_kind[-1])

@@ -16,6 +16,7 @@ from .crew import Crew, describe
 from .exchange import Exchange
 from .forking import Nursery
 from .member import Member
+from .silence import Silence
 
 BEAR_AGAIN_S = 1.0
 
@@ -40,23 +41,30 @@ class Births:
         self._nursery: Nursery | None = None
         self._start_at: float | None = None  # when somebody who has to wait may be started
         self._bear_at: float | None = None  # when to try again to have a zygote
+        self._silence = Silence()
         self._ended = False
 
     @property
     def at(self) -> float | None:
         """When to look again."""
-        return min((at for at in (self._start_at, self._bear_at) if at), default=None)
+        return min((at for at in (self._start_at, self._bear_at, self._silence.at) if at), default=None)
 
     def look(self, now: float) -> None:
         if self._bear_at and now >= self._bear_at:
             self.bear()
         elif self._start_at and now >= self._start_at:
             self.start()
+        if self._silence.look(now) and self._nursery and not self._nursery.is_traced():
+            self._log.zygote_frozen()
+            self._nursery.kill()  # from here on it is lost like any other
 
     def adopt(self, nursery: Nursery) -> None:
+        """This one's workers are ours."""
         self._nursery = nursery
+        self._silence.begin(loads=nursery.zygote is None)
         self._pool.watch(nursery.control, self._on_zygote)
-        self._exchange.tell(zygote=(nursery.pid, nursery.ticks))
+        if nursery.zygote:
+            self._exchange.tell(zygote=nursery.zygote)
 
     def bear(self) -> None:
         """A new zygote, and workers from it; if none can be had now, it is tried again."""
@@ -71,7 +79,11 @@ class Births:
     def start(self) -> None:
         """Whoever is wanted is on the way, as many as may start at a time."""
         if self._nursery and not self._ended:
-            self._start_at = self._crew.start_more(self._nursery, self._pool.on_joined)
+            self._start_at = self._crew.start_more(self._nursery, self._on_asked)
+
+    def _on_asked(self, member: Member) -> None:
+        self._silence.owes(member.name, time.monotonic())
+        self._pool.on_joined(member)
 
     def end(self) -> None:
         """Nobody is born any more."""
@@ -82,6 +94,7 @@ class Births:
         nursery, self._nursery = self._nursery, None
         if nursery:
             self._pool.unwatch(nursery.control)
+            self._silence.begin(loads=False)
             nursery.close()
 
     def _on_zygote(self, _: object) -> None:
@@ -90,18 +103,40 @@ class Births:
         message = self._nursery.hear()
         if message is None:
             self._on_zygote_lost()
+        elif isinstance(message, wire.Preloaded):
+            self._silence.heard(None)
+            self._exchange.tell(zygote=(message.pid, message.ticks))
         elif isinstance(message, wire.Forked):
-            self._crew.born(message)
-        elif isinstance(message, wire.Unborn) and (unborn := self._crew.members.get(message.name)):
-            self._pool.on_lost(unborn, message.error)
-        elif isinstance(message, wire.Exited) and (member := self._crew.by_pid(message.pid)):
-            if message.status == 0 and member.state == "ready" and not member.retiring:
-                member.retiring = "it asked to be replaced"
-            self._pool.on_lost(member, describe(message.status))
+            self._silence.heard(message.name)
+            member = self._crew.born(message)
+            if member and member.handle is not None:
+                self._pool.watch(member.handle, partial(self._on_gone, member))
+            elif member:  # gone already
+                self._silence.owes(member.name, time.monotonic())
+        elif isinstance(message, wire.Unborn):
+            self._silence.heard(message.name)
+            if unborn := self._crew.members.get(message.name):
+                self._pool.on_lost(unborn, message.error)
+        else:
+            member = self._crew.by_pid(message.pid)
+            self._silence.heard(member.name if member else None)
+            if member:
+                if message.status == 0 and member.state == "ready" and not member.retiring:
+                    member.retiring = "it asked to be replaced"
+                self._pool.on_lost(member, describe(message.status))
+
+    def _on_gone(self, member: Member, _: object) -> None:
+        """It has ended; what that means is for its zygote to say, once it has ended what is left of it."""
+        self._pool.unwatch(member.handle)
+        self._silence.owes(member.name, time.monotonic())
 
     def _on_zygote_lost(self) -> None:
         """Those it has borne finish what they run, then they are replaced by children of another one."""
-        self.close()
+        nursery, self._nursery = self._nursery, None
+        assert nursery is not None
+        self._pool.unwatch(nursery.control)
+        self._silence.begin(loads=False)
+        nursery.lost()
         self._log.zygote_lost()
         fresh = [member for member in self._crew.members.values() if not member.orphan]
         self._crew.orphan_all()
@@ -109,6 +144,7 @@ class Births:
             if member.handle is None:
                 self._pool.on_lost(member, "was never born")
                 continue
+            self._pool.unwatch(member.handle)  # we are its parent now
             self._pool.watch(member.handle, partial(self._on_orphan_gone, member))
             self._pool.place(member.take_back())
             member.hang_up()
@@ -122,5 +158,5 @@ class Births:
             if member.pid is not None:
                 _, status = os.waitpid(member.pid, 0)
         # First: once the job is said to be lost, it may start elsewhere.
-        self._crew.end_strangers(self._nursery.pid if self._nursery else None)
+        self._crew.end_strangers(self._nursery.pids() if self._nursery else set())
         self._pool.on_lost(member, describe(status))

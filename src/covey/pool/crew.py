@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..core.model import Kind, WorkerState
 from ..env import start_ticks
@@ -21,6 +21,7 @@ from .types import Type
 
 REPORT_IN_S = 10.0
 SHORT_LIFE_S = 1.0
+WITHOUT_S = 1.0  # until one is tried again for whom there were no descriptors
 BACKOFF_S = (0.1, 5.0)
 GIVE_UP = 8  # lives in a row too short to do a single job: the kind cannot start
 MOST_FALLEN = 16  # workers that could not start and are still shown, per type and kind
@@ -104,8 +105,14 @@ class Crew:
                 continue
             if (wanted.type.name, wanted.kind) in self._closed:
                 continue
+            try:
+                self._start(nursery, wanted, joined)
+            except OSError as error:  # the system has no more descriptors for us; it may have some later
+                self._log.no_worker(error)
+                self._wanted.append(structs.replace(wanted, at=now + WITHOUT_S))
+                later = min(later or now + WITHOUT_S, now + WITHOUT_S)
+                continue
             starting += 1
-            self._start(nursery, wanted, joined)
         return later
 
     def _start(self, nursery: Nursery, wanted: Wanted, joined: Callable[[Member], None]) -> None:
@@ -125,11 +132,13 @@ class Crew:
 
     # ── who is there ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def born(self, told: wire.Forked) -> None:
+    def born(self, told: wire.Forked) -> Member | None:
+        """Whose birth that was."""
         if member := self.members.get(told.name):
             member.born(told.pid, told.ticks)
             self._by_pid[told.pid] = member
             self._note("registered", member.name, f"pid {told.pid}")
+        return member
 
     def by_pid(self, pid: int) -> Member | None:
         return self._by_pid.get(pid)
@@ -151,11 +160,12 @@ class Crew:
         return sum(member.state == "ready" for member in self.members.values())
 
     def overdue(self) -> list[Member]:
-        """Workers that have not reported in."""
+        """Workers that were born and have not reported in."""
         if not self._starting():
             return []
         limit = time.monotonic() - REPORT_IN_S
-        return [member for member in self.members.values() if member.state == "starting" and member.began < limit]
+        starting = [member for member in self.members.values() if member.state == "starting" and member.pid is not None]
+        return [member for member in starting if member.began < limit]
 
     def views(self, now_ns: int, wall: int, *, memory: bool) -> list[WorkerState]:
         """As people see them: everybody who is there, and who could not start."""
@@ -228,11 +238,11 @@ class Crew:
         """The zygote is gone: its workers finish what they run, then they are replaced."""
         for member in self.members.values():
             member.orphan = True
-        self.end_strangers(None)
+        self.end_strangers(set())
 
-    def end_strangers(self, zygote: int | None) -> None:
+    def end_strangers(self, others: set[int]) -> None:
         """Children of ours that nobody asked for are what dead workers left behind; they are killed."""
-        known = {zygote, *(member.pid for member in self.members.values())}
+        known = others | {member.pid for member in self.members.values()}
         deadline = time.monotonic() + 1.0
         while strangers := [p for p in family.children(os.getpid()) if p not in known and start_ticks(p)]:
             for pid in strangers:  # one that forks meanwhile leaves us its child: look again

@@ -9,41 +9,48 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from array import array
 
 from msgspec.structs import asdict
 
-from ..env import start_ticks
-from ..worker import wire
-from ..worker.main import Setting
+from ..env import alive, start_ticks
+from ..worker import family, wire
+from ..worker.mark import BLANK
+from ..worker.setting import Setting
 
 
 class Nursery:
-    """One running zygote."""
+    """One running zygote, and the guard above it."""
 
     def __init__(self, setting: Setting, *, preload: bool, environ: dict[str, str], says: int | None = None) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         given = {"control": theirs.fileno(), "preload": preload, **asdict(setting)}
         if says is None:  # what it and its workers say before and between jobs
-            says = sys.stderr.fileno() if _has_descriptor() else subprocess.DEVNULL
+            says = _stderr()
         try:
-            self._process = subprocess.Popen(
+            self._guard = subprocess.Popen(
                 [sys.executable, "-m", "covey.pool.zygote", json.dumps(given)],
                 stdin=subprocess.DEVNULL,
                 stdout=says,
                 stderr=says,
                 pass_fds=[theirs.fileno(), setting.lifeline],
                 start_new_session=True,
-                env=environ | {"COVEY_RUN": f"{setting.mark}:0:0"},
+                env=environ | {"COVEY_RUN": f"{setting.mark}:0:0" if setting.mark else BLANK},
             )
         except OSError:
             self.control.close()
             raise
         finally:
             theirs.close()
-        self.pid = self._process.pid
-        self.ticks = start_ticks(self.pid) or 0
-        self.handle = os.pidfd_open(self.pid)
+        self.zygote: tuple[int, int] | None = None  # (pid, ticks), once it has said so
+
+    def adopt(self, setting: Setting, url: str, says: int | None) -> None:
+        """The zygote knows whose it is: it was started before that was known."""
+        says = _stderr() if says is None else says
+        beside = [] if says < 0 else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [says]))]
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its end is noticed
+            self.control.sendmsg([wire.encode(wire.Adopt(setting, url))], beside)
 
     def fork(self, name: str, kind: str, places: int, fds: tuple[int, int, int]) -> None:
         """A worker is on its way; it reports in on its own stream."""
@@ -56,30 +63,70 @@ class Nursery:
             data = self.control.recv(1 << 20)
         except ConnectionResetError:
             return None
-        return wire.decode_from_zygote(data) if data else None
+        message = wire.decode_from_zygote(data) if data else None
+        if isinstance(message, wire.Preloaded):
+            self.zygote = message.pid, message.ticks
+        return message
 
-    def killed(self) -> bool:
-        """Whether somebody else ended it: not a matter of what it imports."""
-        return self._process.poll() == -signal.SIGKILL
+    def pids(self) -> set[int]:
+        """Who stands between the pool and its workers."""
+        return {self._guard.pid, *(self.zygote or ())[:1]}
+
+    def ended(self) -> int | None:
+        """The exit code of a zygote that is gone; None if somebody has killed it: not a matter of what it imports."""
+        try:
+            code = self._guard.wait(1.0)  # its guard ends with it if it ended by itself
+        except subprocess.TimeoutExpired:
+            return None
+        return code if code >= 0 else None
+
+    def is_traced(self) -> bool:
+        """Whether a debugger has stopped the zygote, or may at any moment."""
+        with contextlib.suppress(OSError, StopIteration), open(f"/proc/{(self.zygote or (0,))[0]}/status") as status:
+            return next(line for line in status if line.startswith("TracerPid:")).split()[1] != "0"
+        return False
 
     def close(self, timeout_s: float = 5.0) -> None:
         """The zygote and every descendant of it are gone."""
         self.control.close()
         try:
-            self._process.wait(timeout_s)
+            self._guard.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        os.close(self.handle)
+            self.kill()
+        self._bury(timeout_s)
+
+    def lost(self) -> None:
+        """The zygote, which has hung up, is gone, and those whom it has left are ours."""
+        self.control.close()
+        if self.zygote is None:
+            self.kill()
+        self._bury()  # first: as long as it is there, it would be a stranger with children
+        self._guard.kill()
+        self._guard.wait()
+        self._bury()
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        """Zygote and guard are gone; workers, if there are some, are ours."""
+        if self.zygote is None:  # it has not said who it is, so it has no workers: it is all that its guard has
+            self.zygote = next(((pid, start_ticks(pid) or 0) for pid in family.children(self._guard.pid)), None)
+        if self.zygote and alive(*self.zygote):
+            family.send([self.zygote[0]], signal.SIGKILL)
+        self._guard.kill()
+        self._guard.wait()
+        self._bury()
+
+    def _bury(self, timeout_s: float = 5.0) -> None:
+        """The zygote has ended; it is our child if its guard was killed before it."""
+        deadline = time.monotonic() + timeout_s
+        while self.zygote and alive(*self.zygote) and time.monotonic() < deadline:
+            time.sleep(0.0005)
+        with contextlib.suppress(ChildProcessError):
+            if self.zygote:
+                os.waitpid(self.zygote[0], os.WNOHANG)
 
 
-def _has_descriptor() -> bool:
+def _stderr() -> int:
     try:
-        sys.stderr.fileno()
+        return sys.stderr.fileno()
     except (OSError, ValueError, AttributeError):
-        return False
-    return True
+        return subprocess.DEVNULL

@@ -79,6 +79,7 @@ class Member:
 
     def born(self, pid: int, ticks: int) -> None:
         self.pid, self.ticks = pid, ticks
+        self.began = time.monotonic()  # before, its zygote may have had to import the app
         with contextlib.suppress(ProcessLookupError):
             self.handle = os.pidfd_open(pid)
             if start_ticks(pid) != ticks:  # gone already, and the pid may be another's by now

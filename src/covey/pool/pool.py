@@ -472,6 +472,8 @@ class Pool:
     def on_lost(self, member: Member, how: str) -> None:
         """Exactly what had started is charged for it; the rest goes back as if nothing had been."""
         self.unwatch(member.reports)
+        if member.handle is not None:
+            self.unwatch(member.handle)
         if not member.doomed:
             how = self._shortage.of_worker(how)
         with contextlib.suppress(EOFError):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import resource
+from collections.abc import Callable, Iterator
 
+WORKER_FILES = 5  # descriptors that a pool has for each worker
+OWN_FILES = 24  # that it may still need for itself: the queue, a listener, what is looked at in /proc
 WORKER_BYTES = 128 << 20  # what a worker is expected to need beside what it shares
 
 
@@ -17,6 +20,20 @@ def fitting(cpus: float, memory: int | None, shares: int = 1) -> int:
     """At least one, whatever the machine is like."""
     fit = int(cpus) if memory is None else min(int(cpus), memory // WORKER_BYTES)
     return max(1, fit // shares)
+
+
+def most_workers() -> tuple[int, int]:
+    """(How many workers this process may have descriptors for, its limit of those.)"""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return (limit - len(os.listdir("/proc/self/fd")) - OWN_FILES) // WORKER_FILES, limit
+
+
+def within(counts: dict[str, int], most: int, workers: Callable[[dict[str, int]], int]) -> dict[str, int]:
+    """The counts, the largest made smaller until there are no more than so many workers; each keeps one."""
+    counts = dict(counts)
+    while workers(counts) > most and max(counts.values()) > 1:
+        counts[max(counts, key=counts.__getitem__)] -= 1
+    return counts
 
 
 def _cpus() -> float:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
-import resource
 import select
 import signal
 import sys
@@ -20,24 +18,23 @@ from ..core.label import suffix
 from ..core.model import Kind, PoolEvent, PoolInfo, Registered, Turn
 from ..core.ports import Source
 from ..env import boot, failpoint, hostname, start_ticks
-from ..errors import CoveyError, InvalidInput
+from ..errors import CoveyError, Refused
 from ..log import Log, LogFile
 from ..worker import cgroup, family, wire
-from ..worker.main import Setting
+from ..worker.setting import Setting
 from . import live
 from .care import Parent
 from .forking import Nursery
 from .neighbours import Neighbours
-from .sizing import automatic
+from .scout import NoZygote, Scout, environment, first, raise_file_limit
+from .sizing import automatic, most_workers, within
 from .tails import Tails
-from .types import Type, Types, plain, typed
+from .types import Type, Types, plain, shrunk, typed
 
 if TYPE_CHECKING:
     from .exchange import Exchange
 
-PRELOAD_S = 60.0
 OLD_LOG_S = 30 * 86400.0
-SECRET = ("COVEY_TOKEN", "COVEY_TOKEN_FILE")  # ours to come in with, no business of the jobs
 
 Workers = dict[Type, dict[Kind, int]]
 
@@ -65,17 +62,20 @@ class PoolOptions(Struct, frozen=True, kw_only=True):
         return plain(self.count or automatic(), self.queues, self.tree)
 
 
-def run(source: Source, options: PoolOptions) -> int:
-    """Runs a pool until it is told to stop, and leaves nothing behind. Its exit code."""
+def run(source: Source, options: PoolOptions, scout: Scout | None = None) -> int:
+    """Runs a pool until it is told to stop, and leaves nothing behind. Its exit code.
+
+    ``scout``: has imported the app already.
+    """
     parent = None if options.parent_pid is None else Parent(options.parent_pid)
     name = options.name or f"pool-{os.getpid()}"
     log = Log(name, quiet=options.quiet, file=log_file(options.logs, name))
-    files = _raise_file_limit()
+    files = scout.files if scout else raise_file_limit()
     sys.setswitchinterval(0.001)  # two threads hand work to each other all the time
-    with signal_pipe() as signals:
+    with contextlib.nullcontext(scout.signals) if scout else signal_pipe() as signals:
         family.become_subreaper()
         failpoint("pool.before_register")
-        starter = Starter(source, options, log, files, parent)
+        starter = Starter(source, options, log, files, parent, scout)
         starter.clean_up()
         if _signalled(signals):
             return 0
@@ -95,9 +95,18 @@ def run(source: Source, options: PoolOptions) -> int:
 class Starter:
     """The pool before it runs."""
 
-    def __init__(self, source: Source, options: PoolOptions, log: Log, files: int, parent: Parent | None) -> None:
-        self._files, self._parent = files, parent
-        self._source, self._options, self._types, self._log = source, options, options.types(), log
+    def __init__(
+        self,
+        source: Source,
+        options: PoolOptions,
+        log: Log,
+        files: int,
+        parent: Parent | None,
+        scout: Scout | None = None,
+    ) -> None:
+        self._files, self._parent, self._scout = files, parent, scout
+        self._source, self._options, self._log = source, options, log
+        self._types = self._fitting(options.types())
         self._registered: Registered | None = None
         self._name = options.name or f"{hostname()}-{os.getpid()}"
         self._label = suffix(self._name, hostname())
@@ -108,7 +117,8 @@ class Starter:
         self._exchange: Exchange | None = None
         self._ticks = start_ticks(os.getpid()) or 0
         self._cgroup: str | None = None
-        self._lifeline = os.pipe2(os.O_CLOEXEC)  # nobody writes: its end tells every worker that ours has come
+        # Nobody writes: its end tells every worker that ours has come.
+        self._lifeline = scout.lifeline if scout else os.pipe2(os.O_CLOEXEC)
 
     @property
     def pool(self) -> int:
@@ -133,7 +143,7 @@ class Starter:
             queues=() if options.tree else self._types.queues,
             kinds=("command", "sync", "async") if options.app else ("command",),
             count=self._types.count,
-            types=options.workers or None,
+            types={**options.workers, **{type.name: type.count for type in self._types}} if options.workers else None,
             version=__version__,
             lease_s=self._source.settings()["lock_lease_seconds"],
             app=options.app,
@@ -155,6 +165,8 @@ class Starter:
             found = self._first_nursery(signals)
         except OSError as error:
             return self._without_anybody(f"cannot start {sys.executable}: {error.strerror or error}")
+        except NoZygote as error:
+            return self._without_anybody(str(error))
         if found is None:
             return 0
         nursery, workers = found
@@ -202,37 +214,50 @@ class Starter:
 
     def _first_nursery(self, signals: int) -> tuple[Nursery, Workers] | None:
         """A zygote with the app in it, and the workers that this takes; None if we were told to stop meanwhile."""
-        for last in (False, False, True):
-            nursery = self._birth()
-            importlib.import_module(".pool", __package__)  # while the zygote does its own imports
-            told = _hear(nursery, signals)
-            if last or not nursery.killed():
-                break
-            nursery.close()
-        if told is None:
-            nursery.kill()  # it may be deep in an import and would not hear us hang up
-            nursery.close()
-            return None
-        if told.absent:
-            nursery.close()
-            raise InvalidInput(f"cannot import the app {self._options.app!r}: {told.error}")
-        if told.error or told.note:  # a fork would lose those threads
-            failed = f"importing {self._options.app} failed ({told.error})"
-            self._log.app_not_shared(told.note or failed)
+        nursery = self._scout.take() if self._scout else None
+        if self._scout and nursery:
+            told = self._scout.told
+            nursery.adopt(self._setting(), self._options.url, self._says())
+            os.write(2 if (says := self._says()) is None else says, os.pread(self._scout.said, 1 << 20, 0))
+        else:
+            found = first(self._birth, signals, self._options.app)
+            if found is None:
+                return None
+            nursery, told = found
+        if told.note:  # a fork would lose those threads
+            self._log.app_not_shared(told.note)
             nursery.close()
             self._preload = False
             nursery = self._birth()
-        return nursery, {type: self._kinds(type, told) for type in self._types}
+        return nursery, {type: self._kinds(type.count, told) for type in self._types}
 
-    def _kinds(self, type: Type, told: wire.Preloaded) -> dict[Kind, int]:
+    def _kinds(self, count: int, told: wire.Preloaded) -> dict[Kind, int]:
         """How many of each kind a type takes."""
-        kinds: dict[Kind, int] = {"command": type.count}
+        kinds: dict[Kind, int] = {"command": count}
         if self._options.app:
             # A task may be queued by name as the wrong kind, or have changed since: each kind has somebody to say so.
-            found = {"sync", "async"} if told.error else set(told.tasks.values())
-            kinds["sync"] = type.count if "sync" in found else 1
-            kinds["async"] = type.count if "async" in found else 1
+            found = set(told.tasks.values())
+            kinds["sync"] = count if "sync" in found else 1
+            kinds["async"] = count if "async" in found else 1
         return kinds
+
+    def _fitting(self, types: Types) -> Types:
+        """The types, with fewer workers where the system would not give us descriptors for all; Refused for not one."""
+        told = self._scout.told if self._scout else wire.Preloaded({"": "sync", " ": "async"})
+
+        def workers(counts: dict[str, int]) -> int:
+            return sum(sum(self._kinds(count, told).values()) for count in counts.values())
+
+        asked = {type.name: type.count for type in types}
+        most, limit = most_workers()
+        counts = within(asked, most, workers)
+        if workers(counts) > most:
+            raise Refused(
+                f"the limit of {limit} open files is too low for {workers(counts)} workers; raise it with `ulimit -n`"
+            )
+        if counts != asked:
+            self._log.few_files(limit, workers(asked), workers(counts), sum(counts.values()))
+        return shrunk(types, counts)
 
     def _without_anybody(self, why: str) -> int:
         """Not even a zygote can be started: said of every worker that should have been."""
@@ -244,25 +269,28 @@ class Starter:
         return 1
 
     def _birth(self) -> Nursery:
+        return Nursery(
+            self._setting(), preload=self._preload, environ=environment(self._options.url), says=self._says()
+        )
+
+    def _setting(self) -> Setting:
         registered = self._registered
         assert registered is not None
         mark = f"{registered.database_id}:{registered.pool}"
-        return Nursery(
-            Setting(
-                self._options.app,
-                self._live,
-                mark,
-                self._lifeline[0],
-                self._files,
-                self._cgroup,
-                registered.config,
-                self._label,
-            ),
-            preload=self._preload,
-            environ={name: value for name, value in os.environ.items() if name not in SECRET}
-            | {"COVEY_DB": self._options.url},
-            says=self._log.file.fd if self._log.file else None,
+        return Setting(
+            self._options.app,
+            self._live,
+            mark,
+            self._lifeline[0],
+            self._files,
+            self._cgroup,
+            registered.config,
+            self._label,
         )
+
+    def _says(self) -> int | None:
+        """Where what the zygote and its workers say belongs."""
+        return self._log.file.fd if self._log.file else None
 
     def end_processes(self) -> None:
         """Nothing that was started here lives."""
@@ -316,28 +344,6 @@ def log_file(directory: str | None, name: str) -> LogFile | None:
         return LogFile(os.path.join(directory, f"{name.replace('/', '-')}.log"))
     except OSError:
         return None  # a read-only place: standard error is enough to work
-
-
-def _raise_file_limit() -> int:
-    """A pool has five descriptors per worker: the soft limit is as high as allowed. What it was, for the jobs."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return soft
-
-
-def _hear(nursery: Nursery, signals: int) -> wire.Preloaded | None:
-    """What the zygote has to say after its preload; None if a signal came first."""
-    deadline = time.monotonic() + PRELOAD_S
-    while (left := deadline - time.monotonic()) > 0:
-        ready, _, _ = select.select([nursery.control.fileno(), signals], [], [], left)
-        if signals in ready:
-            return None
-        if ready:
-            told = nursery.hear()
-            if isinstance(told, wire.Preloaded):
-                return told
-            return wire.Preloaded({}, error="the import ended the process")
-    return wire.Preloaded({}, error=f"the import took longer than {PRELOAD_S:g} s")
 
 
 @contextlib.contextmanager

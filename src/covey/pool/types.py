@@ -54,6 +54,11 @@ class Types:
         return self._only if self._only is not None else queues[0] if queues else ""
 
 
+def shrunk(types: Types, counts: dict[str, int]) -> Types:
+    """The same with those counts."""
+    return Types(tuple(Type(type.name, type.queues, counts[type.name], type.root) for type in types))
+
+
 def plain(count: int, queues: tuple[str, ...] | None, root: int | None = None) -> Types:
     """A pool without types."""
     return Types((Type("", queues, count, root),))

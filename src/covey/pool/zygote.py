@@ -1,7 +1,10 @@
 """The zygote: started by exec, preloads the app, forks workers, adopts and kills what they leave.
 
 It runs no user code after the preload and waits on the pool's pipe: end of file means the pool is gone, and then
-every descendant is killed before it exits itself.
+every descendant is killed before it exits itself. Above it stands a guard (`guard.py`), should both be killed at once.
+
+If there is an app, the pool does not know yet which queue is its own: that is one of the things that the app tells.
+So it is told later whose zygote it is (`Adopt`).
 
     python -m covey.pool.zygote '{"control": 5, "preload": true, "app": "shop:app", …}'
 """
@@ -22,16 +25,21 @@ from array import array
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from ..core.codec import clean
 from ..env import start_ticks
-from ..worker import cgroup, family, wire
-from ..worker.main import NoApp, Setting, load_tasks, other_threads, work
+from ..worker import cgroup, family, mark, wire
+from ..worker.main import NoApp, load_app, other_threads, work
+from ..worker.setting import Setting
+from . import guard
+
+MOST = 1 << 16  # bytes of a message
 
 
 class Zygote:
-    def __init__(self, control: socket.socket, setting: Setting, *, preload: bool) -> None:
-        self._control, self._setting, self._preloads = control, setting, preload
+    def __init__(self, control: socket.socket, setting: Setting, *, preload: bool, marks: int = -1) -> None:
+        self._control, self._setting, self._preloads, self._marks = control, setting, preload, marks
         self._workers: set[int] = set()
         self._bell, self._ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -42,7 +50,8 @@ class Zygote:
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._ring, warn_on_full_buffer=False)
-        self._say(self._preload())
+        told = self._preload()
+        self._say(structs.replace(told, pid=os.getpid(), ticks=start_ticks(os.getpid()) or 0))
         gc.freeze()  # what the workers share stays shared
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
@@ -71,32 +80,54 @@ class Zygote:
         if self._setting.app is None or not self._preloads:
             return wire.Preloaded({})
         try:
-            tasks = load_tasks(self._setting.app)
+            app = load_app(self._setting.app)
         except NoApp as error:
-            return wire.Preloaded({}, error=clean(str(error)), absent=True)
+            return wire.Preloaded({}, error=clean(str(error)))
         except BaseException as error:
-            import traceback
-
-            traceback.print_exc()
-            return wire.Preloaded({}, error=clean(f"{type(error).__name__}: {error}"))
-        kinds = {name: "async" if task.is_async else "sync" for name, task in tasks.items()}
+            return wire.Preloaded({}, error=_explained(error))
+        kinds = {name: "async" if task.is_async else "sync" for name, task in app.tasks.items()}
+        connection = getattr(app, "_connection", None)
+        told = wire.Preloaded(kinds, queue=getattr(connection, "url", None), token=getattr(connection, "token", None))
+        sys.stdout.flush()  # who listens to it may change now
         if threads := other_threads():
-            return wire.Preloaded(kinds, note=f"importing {self._setting.app} started threads ({', '.join(threads)})")
-        return wire.Preloaded(kinds)
+            told.note = f"importing {self._setting.app} started threads ({', '.join(threads)})"
+        return told
 
     def _listen(self) -> bool:
         """One request of the pool; False when it has hung up."""
         try:
-            data, beside, _, _ = self._control.recvmsg(4096, socket.CMSG_SPACE(12), socket.MSG_CMSG_CLOEXEC)
+            data, beside, _, _ = self._control.recvmsg(MOST, socket.CMSG_SPACE(12), socket.MSG_CMSG_CLOEXEC)
         except ConnectionResetError:  # it died with our messages unread
             return False
         if not data:
             return False
-        fds = array("i", beside[0][2])
-        self._fork(wire.decode_fork(data), (fds[0], fds[1], fds[2]))
+        fds = array("i", beside[0][2] if beside else b"")
+        asked = wire.decode_from_pool(data)
+        if isinstance(asked, wire.Adopt):
+            self._adopt(asked, *fds)
+        else:
+            self._fork(asked, (fds[0], fds[1], fds[2]))
         for fd in fds:
             os.close(fd)
         return True
+
+    def _adopt(self, told: wire.Adopt, log: int | None = None) -> None:
+        """From now on this is the zygote of that pool, as if it had been started as such."""
+        self._setting = told.setting
+        text = f"{told.setting.mark}:0:0"
+        if not mark.write(text):
+            sys.exit(f"{text} cannot be put where others see it")  # the pool starts another one, with it
+        with contextlib.suppress(OSError):  # nobody stands above us, or not any more
+            os.write(self._marks, f"{text}\n{told.setting.cgroup or ''}".encode())
+        os.environ["COVEY_DB"] = told.url
+        if told.setting.cgroup:
+            # The app may have started something already.
+            cgroup.enter(told.setting.cgroup, *family.descendants(os.getpid()))
+        if log is not None:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.dup2(log, 1)
+            os.dup2(log, 2)
 
     def _fork(self, asked: wire.Fork, fds: tuple[int, int, int]) -> None:
         try:
@@ -113,6 +144,8 @@ class Zygote:
                 self._control.close()
                 os.close(self._bell)
                 os.close(self._ring)
+                if self._marks != -1:
+                    os.close(self._marks)
                 work(asked.name, asked.kind, asked.places, fds, self._setting)
                 code = 0
             finally:
@@ -149,15 +182,40 @@ class Zygote:
             self._control.send(wire.encode(message))
 
 
+def _explained(error: BaseException) -> str:
+    """What Python would say last of it, in one line, and where it happened."""
+    import traceback
+
+    said = traceback.format_exception_only(error)[-1]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    place = (frames[-1].filename, frames[-1].lineno) if len(frames) > 2 else ("", None)  # two are ours
+    if isinstance(error, SyntaxError) and error.filename:
+        place = error.filename, error.lineno
+    where = f" ({place[0]}, line {place[1]})" if place[0] else ""
+    return clean(" ".join(said.split())[:500] + where)
+
+
 def main(given: str) -> None:
     options: dict[str, Any] = msgspec.json.decode(given)
     control, preload = socket.socket(fileno=options.pop("control")), options.pop("preload")
     setting = Setting(**options)
     os.set_inheritable(setting.lifeline, False)
+    control.set_inheritable(False)
     resource.setrlimit(resource.RLIMIT_NOFILE, (setting.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     if setting.cgroup:
         cgroup.enter(setting.cgroup)  # before anybody else's code runs
-    Zygote(control, setting, preload=preload).run()
+    family.become_subreaper()
+    mark.reserve()
+    heard, marks = os.pipe2(os.O_CLOEXEC)
+    try:
+        zygote = os.fork()
+    except OSError:
+        zygote = 0  # the system gives us no more processes: better without a guard than not at all
+    if zygote:
+        os.close(marks)
+        guard.stand(zygote, control, setting.lifeline, heard)
+    os.close(heard)
+    Zygote(control, setting, preload=preload, marks=marks).run()
 
 
 if __name__ == "__main__":

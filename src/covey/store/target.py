@@ -55,6 +55,14 @@ class Target(Struct, frozen=True):
         return int.from_bytes(hashlib.sha256(f"covey {self.schema}".encode()).digest()[:8], signed=True)
 
     @property
+    def place(self) -> str:
+        """The database and the schema, however the URL was written, whoever comes in."""
+        named = conninfo_to_dict(self.conninfo)
+        base = named.get("dbname") or named.get("user") or ""
+        where = f"{named.get('host') or named.get('hostaddr') or ''}:{named.get('port') or 5432}"
+        return f"postgresql://{where}/{base}?schema={self.schema}"
+
+    @property
     def channel(self) -> str:
         return f"covey_{self.schema}"
 

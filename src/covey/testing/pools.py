@@ -19,6 +19,7 @@ from ..core.model import ENDED, Kind
 from ..core.specs import shell_spec, task_spec
 from ..core.view import Attempt, JobView, PoolView
 from ..env import start_ticks
+from ..pool import guard
 from ..worker import family
 from .until import slack, until
 
@@ -54,8 +55,14 @@ class RunningPool:
         return until(self.view, 15, f"the pool registers: {self.said()}").id
 
     @property
+    def guard(self) -> int:
+        """Who stands above its zygote."""
+        guards = until(lambda: [p for p in _alive(family.children(self.pid)) if _name(p) == guard.NAME], 15, "a guard")
+        return guards[0]
+
+    @property
     def zygote(self) -> int:
-        return until(lambda: _alive(family.children(self.pid)), 15, "the pool has a zygote")[0]
+        return until(lambda: _alive(family.children(self.guard)), 15, "the pool has a zygote")[0]
 
     def workers(self, least: int = 1) -> list[int]:
         """The pids of its workers, once there are that many."""
@@ -448,6 +455,13 @@ def _alive(pids: list[int]) -> list[int]:
 
 def _at_least(found: list[Any], least: int) -> list[Any] | None:
     return found if len(found) >= least else None
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _command_line(pid: int) -> str:

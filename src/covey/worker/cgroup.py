@@ -41,11 +41,12 @@ def create(name: str) -> str | None:
     return None
 
 
-def enter(path: str) -> None:
-    """This process, and what it starts from now on, is in the group. Without it, it works all the same."""
-    with contextlib.suppress(OSError):
-        os.makedirs(path, exist_ok=True)
-        _write(path, "cgroup.procs", "0")
+def enter(path: str, *others: int) -> None:
+    """This process, and what it starts from now on, is in the group, and so are those. Without it, it works as well."""
+    for pid in (0, *others):
+        with contextlib.suppress(OSError):
+            os.makedirs(path, exist_ok=True)
+            _write(path, "cgroup.procs", str(pid))
 
 
 def end(path: str, timeout_s: float = 1.0) -> None:

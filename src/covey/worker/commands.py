@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import time
+from collections.abc import Container
 from typing import Any
 
 from ..core.codec import decode, printable
@@ -18,6 +19,7 @@ from .station import Station, base_environment, job_environment, report
 from .wire import Dispatch
 
 LEFTOVER_GRACE_S = 1.0  # for what a command leaves behind when its main process has ended
+MOST_DRAINS = 128  # pipes of what is kept in the background: the eldest beyond are closed, or no command could start
 DEFAULT_SIGNALS = [
     signal.SIGPIPE,
     signal.SIGXFSZ,
@@ -36,6 +38,7 @@ class Commands:
         self._environment = base_environment()
         self._home = os.getcwd()
         self._kept: frozenset[int] = frozenset()
+        self._drains: list[int] = []  # what is kept writes there; whoever wants it has sent it elsewhere
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._bell, ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGTERM, lambda *_: None)  # means something only beside a serial in the slot
@@ -45,9 +48,30 @@ class Commands:
     def serve(self) -> None:
         """Returns when the pool has hung up."""
         self._station.ready()
-        while (dispatch := self._station.receive()) is not None:
+        while (dispatch := self._receive()) is not None:
             started_at = self._station.begin(0, dispatch.serial)
             self._station.end(0, dispatch.serial, self._run(dispatch, started_at))
+
+    def _receive(self) -> Dispatch | None:
+        """The next job. Whoever was kept in the background and writes is not held up meanwhile."""
+        while self._drains:
+            poll = select.poll()
+            for fd in (self._station.jobs.fileno(), *self._drains):
+                poll.register(fd, select.POLLIN)
+            ready = {fd for fd, _ in poll.poll()}
+            self._drain(ready)
+            if self._station.jobs.fileno() in ready:
+                with contextlib.suppress(BlockingIOError):  # the pool was faster and took it back
+                    return self._station.receive_now()
+        return self._station.receive()
+
+    def _drain(self, ready: Container[int]) -> None:
+        """What was written there is read and thrown away: a closed pipe would kill the writer, a full one hold it."""
+        for fd in [fd for fd in self._drains if fd in ready]:
+            with contextlib.suppress(BlockingIOError):
+                if not os.read(fd, 1 << 16):
+                    self._drains.remove(fd)
+                    os.close(fd)
 
     # ── one command ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -80,8 +104,12 @@ class Commands:
         if not stopped and status is not None:
             self._end_leftovers(claim.keep_background, err)
         for reader, capture in zip(readers, (out, err), strict=True):
-            _drain(reader, capture)
-            os.close(reader)
+            if _drain(reader, capture) and claim.keep_background:
+                self._drains.append(reader)
+            else:
+                os.close(reader)
+        while len(self._drains) > MOST_DRAINS:
+            os.close(self._drains.pop(0))
         return _judge(dispatch, started_at, status, stopped, join(out, err))
 
     def _spawn(self, dispatch: Dispatch, spawn_path: str | None) -> tuple[int, tuple[int, int]]:
@@ -128,7 +156,7 @@ class Commands:
         handle = os.pidfd_open(pid)
         poll = select.poll()
         captures = dict(zip(readers, (out, err), strict=True))
-        for fd in (*readers, handle, self._bell):
+        for fd in (*readers, handle, self._bell, *self._drains):
             poll.register(fd, select.POLLIN)
         poll.register(self._station.reports, 0)  # hang-up: the pool is gone
         try:
@@ -141,6 +169,10 @@ class Commands:
                         _empty(self._bell)
                         if self._station.slot.asked_to_stop(0) == serial:
                             return True, self._stop(pid, captures)
+                    elif fd in self._drains:
+                        self._drain((fd,))
+                        if fd not in self._drains:
+                            poll.unregister(fd)
                     elif fd == handle:
                         return False, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                     elif event & (select.POLLHUP | select.POLLERR):
@@ -155,6 +187,7 @@ class Commands:
         def listen() -> None:
             for fd, capture in captures.items():
                 _drain(fd, capture)
+            self._drain(self._drains)
 
         grace_s = self._station.slot.grace_s(0)
         _, statuses = family.end_all(grace_s=grace_s, keep=self._kept, meanwhile=listen)
@@ -246,12 +279,16 @@ def _take(fd: int, capture: Capture) -> bool:
     return bool(data)
 
 
-def _drain(fd: int, capture: Capture) -> None:
-    """What lies in the pipe now. A writer that is still alive is not waited for."""
+def _drain(fd: int, capture: Capture) -> bool:
+    """What lies in the pipe now. A writer that is still alive is not waited for; whether there is one."""
     deadline = time.monotonic() + 1.0
     with contextlib.suppress(BlockingIOError):
-        while (data := os.read(fd, 1 << 16)) and time.monotonic() < deadline:
+        while data := os.read(fd, 1 << 16):
             capture.write(data)
+            if time.monotonic() >= deadline:
+                return True
+        return False
+    return True
 
 
 def _empty(fd: int) -> None:

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Container
 
 from ..env import start_ticks
+from .mark import MARK as MARK
 
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_PDEATHSIG = 1
 MOST_ZOMBIES = 100
-MARK = "COVEY_RUN"  # <database_id>:<pool>:<job>:<fence>, in the environment of everything a pool starts
 
 
 def become_subreaper() -> None:

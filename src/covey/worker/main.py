@@ -11,34 +11,16 @@ import threading
 import traceback
 from typing import Any
 
-from msgspec import Struct
-
 from ..core.codec import clean
 from ..env import failpoint
 from . import cgroup, family
+from .setting import Setting
 from .slot import Slot
 from .station import Station
 
 
 class NoApp(Exception):
     """What was named is not there, or no app. An app that is there but breaks on import is another matter."""
-
-
-class Setting(Struct, frozen=True):
-    """What is the same for every worker of a pool."""
-
-    app: str | None
-    live: str
-    mark: str
-    lifeline: int  # the pool's end of this pipe is closed when it dies
-    files: int  # the limit on open files that the pool was started with
-    cgroup: str | None = None  # holds the zygote and everything below it
-    config: dict[str, Any] = {}  # what the queue was configured with when the pool registered
-    label: str = ""  # what follows a worker's name in what it reports: its pool and host
-
-    def group_of(self, pid: int) -> str:
-        """The control group of one worker."""
-        return f"{self.cgroup}/worker-{pid}"
 
 
 def work(name: str, kind: str, places: int, fds: tuple[int, int, int], setting: Setting) -> None:
@@ -81,8 +63,11 @@ def _serve(station: Station, kind: str, setting: Setting) -> None:
 
 def load_tasks(app: str | None) -> dict[str, Any]:
     """The tasks of `module:app`, imported if the zygote has not done so already."""
-    if app is None:
-        return {}
+    return {} if app is None else load_app(app).tasks
+
+
+def load_app(app: str) -> Any:
+    """`module:app` itself; NoApp if it is not there."""
     module, _, attribute = app.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
@@ -96,10 +81,9 @@ def load_tasks(app: str | None) -> dict[str, Any]:
         if not hasattr(found, part):
             raise NoApp(f"module {module!r} has no {attribute!r}")
         found = getattr(found, part)
-    tasks = getattr(found, "tasks", None)
-    if not isinstance(tasks, dict):
+    if not isinstance(getattr(found, "tasks", None), dict):
         raise NoApp(f"{app!r} is not a Covey app")
-    return tasks
+    return found
 
 
 def other_threads() -> list[str]:

@@ -47,6 +47,10 @@ class Station:
         """The next job; None when the pool has hung up."""
         return wire.receive_job(self.jobs)
 
+    def receive_now(self) -> wire.Dispatch | None:
+        """The same without waiting; BlockingIOError if there is none."""
+        return wire.receive_job(self.jobs, wire.DONT_WAIT)
+
     def receive_soon(self) -> wire.Dispatch | None:
         """The next job, for a worker in a stream of tiny ones: naps before it blocks.
 

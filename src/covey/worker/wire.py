@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from ..core.model import Claim, Report
+from .setting import Setting
 
 BIG = 32 * 1024
 GARBLED = ""  # instead of a worker's name, in what it did not say
@@ -62,7 +63,7 @@ class Ask(Struct, array_like=True, tag="ask"):
     number: int  # of the question, in this worker
 
 
-class Fork(Struct, array_like=True):
+class Fork(Struct, array_like=True, tag="fork"):
     """pool → zygote, with three descriptors: jobs, reports, slot."""
 
     name: str
@@ -70,13 +71,23 @@ class Fork(Struct, array_like=True):
     places: int
 
 
+class Adopt(Struct, array_like=True, tag="adopt"):
+    """pool → zygote that was started before the pool had a number; beside it the log, if there is one."""
+
+    setting: Setting
+    url: str  # of the queue
+
+
 class Preloaded(Struct, array_like=True, tag="preloaded"):
     """zygote → pool: what the app has; or why it cannot be imported."""
 
     tasks: dict[str, str]  # name → sync | async
     error: str | None = None
-    absent: bool = False  # there is no such app: nobody need try again
     note: str | None = None
+    queue: str | None = None  # that the app names
+    token: str | None = None  # that the app has for it
+    pid: int = 0
+    ticks: int = 0
 
 
 class Forked(Struct, array_like=True, tag="forked"):
@@ -104,7 +115,7 @@ encode = msgspec.msgpack.Encoder().encode
 decode_dispatch = msgspec.msgpack.Decoder(Dispatch).decode
 decode_from_worker = msgspec.msgpack.Decoder(FromWorker).decode
 decode_from_zygote = msgspec.msgpack.Decoder(FromZygote).decode
-decode_fork = msgspec.msgpack.Decoder(Fork).decode
+decode_from_pool = msgspec.msgpack.Decoder(Fork | Adopt).decode
 
 
 def send_job(end: socket.socket, message: bytes) -> None:
