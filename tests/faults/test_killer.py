@@ -73,7 +73,21 @@ def strikes(stage: Stage) -> Iterator[Callable[..., Killer]]:
 
     yield make
     for each in made:
+        for waker in each._pauses.values():
+            end_pause(waker)
         each.close()
+
+
+def end_pause(waker: subprocess.Popen[bytes]) -> None:
+    """It is over now."""
+
+    def ended() -> bool:
+        if waker.poll() is None:
+            for sleep in psutil.Process(waker.pid).children():
+                sleep.kill()
+        return waker.poll() is not None
+
+    until(ended, 10)
 
 
 def test_a_pool_that_was_killed_a_moment_ago_is_not_paused(
@@ -118,10 +132,7 @@ def test_who_is_paused_is_not_killed_before_it_is_back(
     pauses.strike()
     assert Path(f"/proc/{victim}/stat").read_text().rpartition(") ")[2][0] == "T"
     assert pauses._victims("pool") == []
-    waker = pauses._pauses[victim]
-    (sleep,) = until(lambda: psutil.Process(waker.pid).children(), 10, "the pause is under way")
-    sleep.kill()
-    waker.wait()
+    end_pause(pauses._pauses[victim])
     assert pauses._victims("pool") == [victim]
 
 
