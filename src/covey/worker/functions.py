@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from ..core.codec import clean, decode, encode
 from ..core.model import Claim, Output, Report
+from ..env import output_mode
 from ..errors import Abort, CoveyError, Retry, Snooze, SpawnRefused, Stopped
 from . import family
 from .calling import Task, first_call, second_call, set_spawned
@@ -137,7 +138,8 @@ class Files:
         try:
             for stream in ("out", "err"):
                 path = live_path(self._live, job, fence, stream)
-                opened.append(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o640))
+                flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+                opened.append(os.open(path, flags, output_mode(path)))
             for fd, file in zip((1, 2), opened, strict=True):
                 os.dup2(file, fd)
             self._shown = True

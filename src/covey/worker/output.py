@@ -7,6 +7,7 @@ import ctypes
 import os
 
 from ..core.model import Output
+from ..env import output_mode
 
 CAP = 1 << 20  # bytes kept of each stream: half from the head, half from the tail
 ROTATE = 1 << 20  # a live file is followed by another at this size
@@ -75,7 +76,9 @@ class Capture:
                 self._live, self._live_size = None, 0
                 os.unlink(str(self._live_path))
             if self._live is None:
-                self._live = os.open(str(self._live_path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+                path = str(self._live_path)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+                self._live = os.open(path, flags, output_mode(path))
             os.write(self._live, data)
             self._live_size += len(data)
 
