@@ -64,6 +64,14 @@ def alive(pid: int, ticks: int) -> bool:
     return start_ticks(pid) == ticks
 
 
+def output_mode(path: str) -> int:
+    """With which mode a file of output is made: its owner's own, but a group that shares its directory may read it."""
+    try:
+        return 0o640 if os.stat(os.path.dirname(path)).st_mode & 0o020 else 0o600
+    except OSError:
+        return 0o600
+
+
 _armed = dict(part.split("=", 1) for part in os.environ.get("COVEY_FAILPOINTS", "").split(",") if "=" in part)
 
 

@@ -196,6 +196,30 @@ def test_a_directory_that_only_its_owner_may_write_is_named(place: Path) -> None
         acting_as(BERT, lambda: open_at(path).enqueue([command()]))
 
 
+def test_what_a_running_job_writes_can_be_followed_by_the_group_and_else_by_nobody(place: Path) -> None:
+    path = shared(place)
+
+    def show() -> tuple[int, int]:
+        engine = open_at(path)
+        pool = HandPool(engine)
+        claim = pool.claim_one()
+        engine.show_output(pool.id, claim.id, claim.fence, "so far", "")
+        os.umask(0o022)
+        (file,) = Path(f"{path}-covey/live").iterdir()
+        return claim.id, stat.S_IMODE(file.stat().st_mode)
+
+    def follow(id: int) -> bytes:
+        engine = open_at(path)
+        try:
+            return engine.output(id).stdout
+        finally:
+            engine.close()
+
+    id, bits = acting_as(ANNA, show)
+    assert bits == 0o640
+    assert acting_as(BERT, lambda: follow(id)) == b"so far"
+
+
 def test_a_live_file_that_cannot_be_kept_is_named(place: Path) -> None:
     path = shared(place)
 

@@ -10,6 +10,7 @@ from typing import BinaryIO, NamedTuple
 
 from ..core.codec import decode, is_json
 from ..core.view import JobView, LiveOutput
+from ..env import output_mode
 from ..errors import LeaseLost, StoreError
 from ..store.store import Store
 
@@ -120,7 +121,7 @@ class LiveFile(NamedTuple):
 
 def _opened(path: str, flags: int) -> BinaryIO:
     """A plain file of our own: no link leads elsewhere, and no pipe makes us wait."""
-    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o640)
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, output_mode(path))
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "not a plain file")

@@ -9,6 +9,7 @@ import os
 import stat
 
 from ..core.model import Output
+from ..env import output_mode
 
 CAP = 1 << 20  # bytes kept of each stream: half from the head, half from the tail
 ROTATE = 1 << 20  # a live file is followed by another at this size
@@ -104,7 +105,7 @@ def open_plain(path: str, flags: int) -> int:
 
     A pipe would make us wait, a device read or write for ever, a link lead elsewhere.
     """
-    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o640)
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, output_mode(path))
     found = os.fstat(fd)
     if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
         return fd
