@@ -167,6 +167,8 @@ def test_many_short_jobs_and_no_worker_hangs(
     server: Running, engine: Engine, shells: Shells, proof: Callable[..., int]
 ) -> None:
     """A signal that reaches a shell which was just forked is lost with the trap that it inherited."""
+    (shells.home / "bin" / "sleep").write_text("#!/bin/sh\nexec /bin/sleep 60\n")  # one that is left is found
+    (shells.home / "bin" / "sleep").chmod(0o755)
     jobs = [enqueue(engine, shells) for _ in range(proof(30, 400))]
     for _ in range(proof(4, 6)):
         shells.start(server.url)
