@@ -160,7 +160,10 @@ def test_many_short_jobs_and_no_worker_hangs(
     server: Running, engine: Engine, shells: Shells, proof: Callable[..., int]
 ) -> None:
     """A signal that reaches a shell which was just forked is lost with the trap that it inherited."""
-    jobs = [enqueue(engine, shells) for _ in range(proof(30, 400))]
+    (shells.home / "bin" / "sleep").write_text("#!/bin/sh\nexec /bin/sleep 60\n")  # one that is left is found
+    (shells.home / "bin" / "sleep").chmod(0o755)
+    jobs = [enqueue(engine, shells, "/bin/sleep 2") for _ in range(4)]  # so long that their keepers are up
+    jobs += [enqueue(engine, shells) for _ in range(proof(30, 400))]
     for _ in range(proof(4, 6)):
         shells.start(server.url)
     until(lambda: all(engine.job(id).state == "completed" for id in jobs), proof(120, 900), "all have completed")
@@ -225,12 +228,11 @@ def test_what_a_worker_runs_that_is_killed_is_ended_and_handed_back(
     worker.wait()
 
 
-def test_a_command_that_is_out_of_time_is_ended_and_says_what_it_had_to_say(
-    server: Running, engine: Engine, shells: Shells
-) -> None:
+def test_a_command_that_is_out_of_time_is_ended_by_its_worker(server: Running, engine: Engine, shells: Shells) -> None:
     job = enqueue(engine, shells, "trap '' TERM; echo begun; sleep 600 & wait; wait", max_attempts=1, timeout_s=1)
-    shells.start(server.url)
+    shells.start(server.url, COVEY_LEASE="600")  # no heartbeat tells it
     found = reaches(engine, job, "dead")
     assert (found.error, found.attempts) == ("timed out after 1 s", 1)
-    until(lambda: engine.pool_views() == [], 10)
+    until(lambda: shells.processes("curl"), 60, "it asks for the next one")
+    until(lambda: not shells.processes("sleep"), 10, "nothing of it runs on")
     shells.end()
