@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from covey.compose import open_dialect, open_engine
-from covey.core.model import ENDED, Output
+from covey.core.model import ENDED, Caller, Output
 from covey.engine import moving
 from covey.engine.engine import Engine
 from covey.store.copying import TABLES, Rows
@@ -47,6 +47,8 @@ def fill(engine: Engine, plain: int = 3) -> None:
     engine.set_queue("Two.at@once", concurrency=2, max_depth=3)
     engine.pause("later")
     engine.enqueue([command(": waits", queue="later"), command(": in an hour", delay_s=3600)])
+    caller = Caller(host="far", boot="another:1", pid=1, ticks=1, lease_s=30.0)
+    engine.enqueue([command(": somebody waits for it", queue="later")], caller=caller)
     engine.enqueue([command(f": row {n}", queue="row", key=f"row-{n}") for n in range(3)])
     serial = pool.claim(1, places={"command": 1})
     assert [claim.queue for claim in serial] == ["row"]

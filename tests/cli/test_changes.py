@@ -226,8 +226,8 @@ def test_queues_are_paused_for_a_while(covey: CommandLine) -> None:
 
 
 def test_database_care(covey: CommandLine, tmp_path: Path) -> None:
-    assert covey("db", "migrate").out == "applied 0001\napplied 0002\nschema 2\n"
-    assert covey("db", "migrate", "--json").json == {"applied": [], "schema": 2}
+    assert covey("db", "migrate").out == "applied 0001\napplied 0002\napplied 0003\nschema 3\n"
+    assert covey("db", "migrate", "--json").json == {"applied": [], "schema": 3}
     covey("enqueue", "-", stdin=b"a\nb\nc\n")
     covey("cancel", "1", "2")
     assert covey("db", "check").out == "ok\n"
