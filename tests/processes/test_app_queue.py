@@ -46,6 +46,7 @@ def works(yard: Yard, pool: RunningPool) -> None:
     marked = set(yard.leftovers())
     assert set(pool.processes()) - {pool.pid} <= marked
     assert "said while it was imported" not in pool.said() or yard.server
+    assert "the zygote was lost" not in pool.said(), "the one that went ahead serves"
     assert pool.stop() == 0, pool.said()
 
 
@@ -88,6 +89,14 @@ def test_a_server_and_the_database_that_it_serves_are_the_same_queue(yard: Yard)
 def test_the_same_place_may_be_written_in_many_ways(yard: Yard, written: str) -> None:
     os.symlink(yard.db, yard.home / "link.db")
     works(yard, start(yard, "'queue.db'", "--db", written.format(yard.home.name, str(yard.home).lstrip("/"))))
+
+
+@pytest.mark.file_only
+def test_the_same_place_is_the_same_before_there_is_a_queue(yard: Yard) -> None:
+    os.symlink(yard.home, yard.home / "round")
+    pool = start(yard, "'fresh.db'", "--db", "round/fresh.db", "--drain")
+    assert pool.ended() == 0, pool.said()
+    assert (yard.home / "fresh.db").exists()
 
 
 @pytest.mark.parametrize("before", [True, False])

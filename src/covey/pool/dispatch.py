@@ -68,11 +68,10 @@ class Dispatch:
         Whoever finishes its last job (its zygote is gone, it retires) counts too: that job is held, and would else
         take the place of one who is ready.
         """
-        ready: dict[str, int] = {kind: len(self._crew.of(self._type, kind)) for kind in self._crew.kinds_of(self._type)}
-        for kind in BOUND:
-            if kind in ready:
-                lane = self._crew.lanes[self._type, kind]
-                ready[kind] += sum(bool(member.flights) and not member.ready for member in lane)
+        ready: dict[str, int] = {}
+        for kind in self._crew.kinds_of(self._type):
+            lane = self._crew.lanes[self._type, kind]
+            ready[kind] = sum((kind in BOUND and bool(member.flights)) or member.ready for member in lane)
         ahead = {kind: self._window.ahead(kind) for kind in ("command", "sync")}
         return Offer(ready, self._count, ahead, self._crew.concurrency)
 
