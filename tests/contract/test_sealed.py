@@ -62,6 +62,7 @@ READING = {"close", "events", "history", "job", "jobs", "newest_id", "orphaned_p
 READING |= {"pools", "queues", "settings", "status", "stirrings", "stored_settings", "tree", "wait", "wait_for", "wake"}
 READING |= {"output", "show_output", "shown_output", "hide_output"}  # files, not the database
 READING |= {"check_lendable", "ended", "queues_of", "token_rows", "tokens", "while_waiting", "why"}
+READING |= {"counts", "counted_queues", "jobs_of", "moment"}
 ELSEWHERE = {"enqueue_in"}  # needs a caller's connection: tests/app/callers
 
 
