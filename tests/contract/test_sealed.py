@@ -69,7 +69,7 @@ READING |= {"pools", "queues", "settings", "status", "stirrings", "stored_settin
 READING |= {"callers"}
 READING |= {"disk", "output", "show_output", "shown_output", "hide_output"}  # files, not the database
 READING |= {"check_lendable", "ended", "queues_of", "token_rows", "tokens", "while_waiting", "why", "overdue_loans"}
-READING |= {"failed_siblings"}
+READING |= {"failed_siblings", "counts", "counted_queues", "jobs_of", "moment"}
 ELSEWHERE = {"enqueue_in"}  # needs a caller's connection: tests/app/callers
 
 
