@@ -9,9 +9,34 @@ import threading
 import time
 from datetime import UTC, datetime
 
+from .core.codec import decode
+from .core.label import parts
+from .core.model import SHELL, Claim, Report
+from .core.specs import command_line
+
+LONGEST = 80  # characters of a command
 LEVELS = ("debug", "info", "warning", "error")
 MOST_BYTES = 5 << 20  # then a log file is put aside
 KEPT = 3  # files, the current one included
+
+
+def _what(claim: Claim) -> str:
+    """What `list` shows of a job: its key, its command or task. Never arguments or variables."""
+    text = claim.task
+    if claim.task == SHELL and claim.args:
+        text = command_line(decode(claim.args)) or text
+    return _short(f"{claim.key}: {text}" if claim.key else text, LONGEST)
+
+
+def _how(report: Report) -> str:
+    how = {"taken_back": "it was not started and goes back", "gone": "cancelled"}.get(report.outcome, report.outcome)
+    return f"{how}: {_short(report.error, 200)}" if report.error else how
+
+
+def _short(text: str, most: int) -> str:
+    """One line, and not a long one."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 class LogFile:
@@ -65,6 +90,7 @@ class Log:
         self._least = LEVELS.index(wanted) if wanted in LEVELS else 1
         self._least_aloud = max(self._least, LEVELS.index("warning")) if quiet else self._least
         self._said: dict[str, float] = {}
+        self.tells_jobs = self._least == 0  # asked once: what nobody reads is not put into words
 
     @property
     def path(self) -> str | None:
@@ -125,8 +151,17 @@ class Log:
     def zygote_lost(self) -> None:
         self._say("warning", "the zygote was lost; a new one is started, its workers finish what they run")
 
-    def job_failed(self, job: int, error: str | None) -> None:
-        self._say("debug", f"job {job} failed: {error}")
+    def job_given(self, claim: Claim, worker: str) -> None:
+        tries = f"attempt {claim.attempt} of {claim.max_attempts}"
+        self._say("debug", f"job {claim.id} is given to {worker} ({tries}): {_what(claim)}")
+
+    def job_ended(self, report: Report) -> None:
+        worker = parts(report.worker)[0]
+        if report.started_at is None or report.finished_at is None:
+            self._say("debug", f"job {report.id} has ended: {_how(report)}")
+            return
+        took_s = max(0.0, (report.finished_at - report.started_at) / 1e6)
+        self._say("debug", f"job {report.id} has ended on {worker} after {took_s:.3f} s: {_how(report)}")
 
     def timed_out(self, job: int, limit_s: float) -> None:
         self._say("info", f"job {job} ran over its {limit_s:g} s and is being stopped")

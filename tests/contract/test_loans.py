@@ -50,6 +50,18 @@ def test_a_settled_loan_leaves_the_job_ended_and_no_pool(engine: Engine) -> None
     engine.settle(claim.id, pool, claim.fence, "success", result="3")  # told twice, it counts once
 
 
+def test_a_job_that_was_on_loan_keeps_who_had_it(engine: Engine) -> None:
+    engine.enqueue([command()])
+    pool, claim = lend(engine)
+    running = engine.job(claim.id)
+    assert (running.worker, running.pool_name, running.host) == ("curl", "curl", "http")
+    engine.settle(claim.id, pool, claim.fence, "failure", error="e")
+    ended, (run,) = engine.job(claim.id), engine.history(claim.id)
+    assert (
+        (ended.worker, ended.pool_name, ended.host) == (run.worker, run.pool_name, run.host) == ("curl", "curl", "http")
+    )
+
+
 def test_a_failure_that_is_told_twice_counts_once_also_when_another_has_the_job(
     engine: Engine, clock: FakeClock
 ) -> None:

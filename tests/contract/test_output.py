@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from covey.engine.engine import Engine
@@ -37,6 +39,19 @@ def test_only_who_has_the_run_may_show_something_of_it(engine: Engine, pool: Han
     with pytest.raises(LeaseLost):
         engine.show_output(pool.id, claim.id, claim.fence, "late", "")
     assert engine.output(claim.id, fence=claim.fence).stdout == b""
+
+
+def test_what_a_run_says_of_itself_is_seen_while_it_runs(engine: Engine, pool: HandPool, backend: str) -> None:
+    engine.enqueue([command()])
+    claim = pool.claim_one()
+    for info in ('{"rows": 1, "step": "a long one"}', '{"rows": 2}'):
+        engine.show_output(pool.id, claim.id, claim.fence, "", "", info=info)
+        found = engine.job(claim.id).info
+        assert found == (None if backend == "memory" else json.loads(info))
+    engine.show_output(pool.id, claim.id, claim.fence, "", "", info="{half of it")
+    assert engine.job(claim.id).info == found
+    pool.succeed(claim)
+    assert engine.job(claim.id).info is None  # it is as its report says
 
 
 def test_a_place_behind_the_end_means_all_of_it(engine: Engine, pool: HandPool, backend: str) -> None:

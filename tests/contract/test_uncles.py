@@ -149,6 +149,36 @@ def test_a_dead_root_keeps_its_uncle_blocked_because_a_retry_may_turn_it(engine:
     assert states(engine, id, uncle) == ["completed", "pending"]
 
 
+def test_status_and_why_name_an_uncle_all_of_whose_roots_are_dead(engine: Engine, pool: HandPool) -> None:
+    first, kid, uncle = with_uncle(engine, pool, unique_key="k")
+    second, other, _ = with_uncle(engine, pool, unique_key="k")
+    with_uncle(engine, pool, when="always")
+    running = claims(pool, 3)
+
+    def stranded() -> list[str]:
+        return [finding.text for finding in engine.status().findings if "blocked for ever" in finding.text]
+
+    pool.fail(running[kid])
+    assert stranded() == []  # the other one may still complete
+    pool.fail(running[other])
+    assert stranded() == [f"job {uncle} is blocked for ever: root {first} is dead"]
+    assert engine.status().health == "warning"
+    found = engine.why(uncle)
+    assert found.reason.startswith("blocked for ever, because nothing that it waits for completed")
+    assert found.advice == [f"covey retry {first}", f"covey retry {second}", f"covey cancel {uncle}"]
+    engine.cancel([uncle])
+    assert stranded() == []
+
+
+def test_an_uncle_waits_on_once_its_dead_root_is_retried(engine: Engine, pool: HandPool) -> None:
+    id, kid, uncle = with_uncle(engine, pool)
+    pool.fail(pool.claim_one())
+    assert any(f"job {uncle} is blocked for ever" in note for note in engine.status().notes)
+    engine.retry([kid])
+    assert not any("blocked for ever" in note for note in engine.status().notes)
+    assert engine.why(uncle).reason == f"blocked until root {id} has ended"
+
+
 def test_a_retried_root_is_waited_for_again(engine: Engine, pool: HandPool) -> None:
     first, kid, uncle = with_uncle(engine, pool, unique_key="k")
     second, other, _ = with_uncle(engine, pool, unique_key="k")

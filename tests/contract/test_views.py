@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from covey.core.label import suffix
 from covey.core.machine import SECOND
 from covey.core.model import STATES, Output, WorkerState
 from covey.core.view import Filter, rfc3339
@@ -177,6 +178,31 @@ def test_a_job_that_runs_shows_who_holds_it_and_until_when(engine: Engine, clock
     assert view.locked_until == rfc3339(clock() + 30 * SECOND)
     assert (view.created_at, view.started_at) == (rfc3339(began), None)  # no worker has said so yet
     assert (view.finished_at, view.retry_at, view.worker, view.kind, view.phase) == (None, None, None, "command", "run")
+
+
+def test_an_ended_job_and_its_attempts_keep_who_ran_them_and_where(engine: Engine, clock: FakeClock) -> None:
+    pool, other = HandPool(engine, name="p", host="here"), HandPool(engine, name="q", host="there")
+    (made,) = engine.enqueue([command(max_attempts=2)])
+    pool.fail(pool.claim_one(), worker="shell-1" + suffix("p", "here"))
+    failed = engine.job(made.id)
+    assert (failed.worker, failed.pool_name, failed.host, failed.pool) == ("shell-1", "p", "here", None)
+    clock.advance(60)
+    claim = other.claim_one()
+    running = engine.job(made.id)  # whoever ran it before does not run it now
+    assert (running.worker, running.pool_name, running.host, running.pool) == (None, "q", "there", other.id)
+    other.succeed(claim, worker="shell-7" + suffix("q", "there"))
+    other.source.leave(other.id)
+    ended = engine.job(made.id)
+    assert (ended.worker, ended.pool_name, ended.host, ended.locked_by) == ("shell-7", "q", "there", None)
+    assert engine.jobs(Filter()).jobs[0] == ended
+    assert [(run.worker, run.pool_name, run.host) for run in engine.history(made.id)] == [("shell-1", "p", "here")]
+
+
+def test_what_older_pools_wrote_of_a_worker_is_its_name_alone(engine: Engine, pool: HandPool) -> None:
+    (made,) = engine.enqueue([command()])
+    pool.succeed(pool.claim_one(), worker="shell-1")
+    view = engine.job(made.id)
+    assert (view.worker, view.pool_name, view.host) == ("shell-1", None, None)
 
 
 def test_a_failed_job_shows_what_it_said_and_when_it_is_tried_again(

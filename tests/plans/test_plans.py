@@ -107,6 +107,7 @@ EXPECTED = {
     "held_in_tree": ["jobs_held"],
     "last_children": ["jobs_children (parent_id=?)"],
     "stuck_parents": ["jobs_still", "jobs_children (parent_id=?)"],
+    "stranded": ["SCAN e", "SEARCH j USING INTEGER PRIMARY KEY", "SEARCH o USING PRIMARY KEY (job_id=?)"],
     "count_ends": ["INTEGER PRIMARY KEY"],
     "change_many": ["INTEGER PRIMARY KEY"],
 }

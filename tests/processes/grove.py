@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
+from collections.abc import Callable
 from typing import Any
 
 from traces import leave_trace, wait_for
@@ -177,6 +179,56 @@ def look_back(ctx: Context, name: str) -> list[str | None]:
         raise Retry("not yet", after=0.05)
     leave_trace(ctx.failed_siblings()[0].error, name)
     return []
+
+
+@app.task(max_attempts=1)
+def breaks_when_told(name: str) -> None:
+    wait_for(name)
+    raise ValueError(f"told by {name}")
+
+
+@app.task
+def two_at_a_time(ctx: Context, name: str, how: str) -> None:
+    """One child breaks while the other one runs and looks."""
+    ctx.spawn(breaks_when_told, name)
+    ctx.spawn(awatches if how != "sync" else watches, name, how)
+
+
+@app.task(max_attempts=1)
+def watches(ctx: Context, name: str, how: str) -> list[Any]:
+    return _until_one_breaks(name, ctx.failed_siblings)
+
+
+@app.task(max_attempts=1)
+async def awatches(ctx: Context, name: str, how: str) -> list[Any]:
+    if how == "loop":
+        return _until_one_breaks(name, ctx.failed_siblings)
+    many = [asyncio.to_thread(_until_one_breaks, name, ctx.failed_siblings) for _ in range(4)]
+    return (await asyncio.gather(*many))[0]
+
+
+def _until_one_breaks(name: str, look: Callable[[], Children]) -> list[Any]:
+    before = len(look())
+    leave_trace("now", name)
+    deadline = time.monotonic() + 40
+    while not (found := look()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return [before, *(child.error for child in found)]
+
+
+@app.task(max_attempts=1)
+def forgets_to_look(ctx: Context) -> list[Any]:
+    """A forked child has no business in its parent's sockets; and of a root nobody need be asked."""
+    pid = os.fork()
+    if pid == 0:
+        began = time.monotonic()
+        os._exit(0 if ctx.failed_siblings() == [] and time.monotonic() - began < 4 else 1)
+    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), len(ctx.failed_siblings())]
+
+
+@app.task
+def has_a_child_that_forks(ctx: Context) -> None:
+    ctx.spawn(forgets_to_look)
 
 
 @app.task

@@ -262,7 +262,7 @@ def test_the_level_and_quiet_say_what_is_heard_and_what_is_written(
     told.shows(pool, 1)
     log = log_of(pool)
     assert pool.stop() == 0
-    samples = {"info": "started 1/1 workers", "debug": "failed: exit code 3"}
+    samples = {"info": "started 1/1 workers", "debug": "failure: exit code 3"}
     assert {sample for sample, words in samples.items() if words in pool.said()} == aloud
     assert {sample for sample, words in samples.items() if words in log.read_text()} == written
 

@@ -94,6 +94,22 @@ def about(ctx: Context, more: str = "") -> dict[str, Any]:
 
 
 @app.task
+def says(ctx: Context, name: str) -> None:
+    ctx.info(step="the first of them", rows=1)
+    ctx.info(step="second", rows=7)
+    wait_for(name)
+    ctx.info(step="last")
+
+
+@app.task
+async def asays(ctx: Context, name: str) -> None:
+    ctx.info(step="the first of them", rows=1)
+    ctx.info(step="second", rows=7)
+    await asyncio.to_thread(wait_for, name)
+    ctx.info(step="last")
+
+
+@app.task
 async def aabout(ctx: Context) -> dict[str, Any]:
     return {"id": ctx.job_id, "attempt": ctx.attempt, "remaining": ctx.remaining() is not None}
 

@@ -132,6 +132,17 @@ def test_the_worst_comes_first() -> None:
     assert examine(pool(), dead=1234)[0][1] == "1,234 dead letters"
 
 
+def test_uncles_of_dead_roots_are_named_with_what_to_do() -> None:
+    advice = "`covey retry 3` may turn it, `covey cancel 7` ends the waiting"
+    assert examine(pool(), stranded=[(7, 3)]) == [
+        ("warning", "job 7 is blocked for ever: root 3 is dead", advice),
+    ]
+    several = "jobs are blocked for ever: 7 (root 3 is dead), 8 (root 3 is dead)"
+    assert examine(pool(), stranded=[(7, 3), (8, 3)]) == [("warning", several, advice)]
+    ((_, text, _),) = examine(pool(), stranded=[(number, 3) for number in range(7, 13)])
+    assert text.endswith("11 (root 3 is dead) and more")
+
+
 def test_what_cannot_start_is_broken_only_where_jobs_wait_for_it_and_nobody_else_runs_them() -> None:
     fallen = pool(given_up={"sync": "no module 'x'"})
     text = "no sync worker can start in pool 1: no module 'x'"

@@ -12,7 +12,9 @@ from covey.compose import open_engine
 from covey.engine import live
 from covey.engine.live import LiveFile, live_file
 from covey.errors import StoreError
+from covey.pool.tails import Line
 from covey.testing import HandPool, command
+from covey.worker.output import show_info
 
 
 @pytest.fixture
@@ -127,3 +129,32 @@ def test_files_of_runs_that_nobody_holds_are_swept_when_a_pool_comes(tmp_path: P
         assert set(os.listdir(side)) == left - {names[4]}
     finally:
         engine.close()
+
+
+def test_a_line_is_sent_whenever_it_is_another_one(tmp_path: Path) -> None:
+    line, path = Line(), str(tmp_path / "7.3.info")
+    assert line.more(path) == ""
+    show_info(path, '{"step": "a long one"}')
+    assert line.more(path) == '{"step": "a long one"}'
+    assert line.more(path) == ""
+    show_info(path, '{"n": 1}')
+    assert line.more(path) == '{"n": 1}'
+    Path(path).write_text("cut sho")
+    assert line.more(path) == ""
+    os.unlink(path)
+    os.mkfifo(path)
+    show_info(path, "{}")
+    assert line.more(path) == ""
+
+
+def test_two_lines_that_were_written_one_over_the_other_are_not_shown(tmp_path: Path) -> None:
+    engine = open_engine(str(tmp_path / "queue.db"))
+    pool = HandPool(engine)
+    engine.enqueue([command()])
+    claim = pool.claim_one()
+    path = Path(live_file(engine.store.dialect.side, claim.id, claim.fence, "info").path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for torn in (b'{"step": "a lo{"n": 1}\n', b"\xff\n", b'{"no": "newline"}', b""):
+        path.write_bytes(torn)
+        assert engine.job(claim.id).info is None
+    engine.close()

@@ -8,9 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from covey.core.model import Claim, Report
 from covey.log import KEPT, Log, LogFile
 from covey.testing.faults import Child
 
@@ -173,7 +175,7 @@ LEVELS = ["debug", "info", "warning", "error"]
 
 def say_all(log: Log) -> None:
     """One line of each level."""
-    log.job_failed(1, "debug")
+    log.job_ended(Report(1, 1, "success"))
     log.draining([])
     log.zygote_lost()
     log.given_up("sync", "error")
@@ -226,3 +228,42 @@ def test_without_standard_error_a_pool_still_writes_its_file(path: Path, monkeyp
     Log("pool-7", file=file).stopped(1, 0)
     file.close()
     assert path.read_text().endswith(" info pool-7 stopped; 1 runs succeeded, 0 failed\n")
+
+
+# ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def claimed(task: str = "shell", args: str | None = None, **fields: Any) -> Claim:
+    given = {"key": None, "cwd": None, "keep_background": 0, "interruptions": 0, **fields}
+    return Claim(5, 2, task, "command", 1, 3, None, "default", given.pop("key"), args=args, **given)
+
+
+def test_each_job_has_a_line_at_its_start_and_at_its_end_without_its_secrets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COVEY_LOG", "debug")
+    log = Log("pool-7")
+    assert log.tells_jobs
+    log.job_given(claimed(args='{"command": "echo hi\\n  there", "env": {"TOKEN": "s3cret"}}'), "command-1")
+    log.job_given(claimed(args='{"argv": ["ls", "a b"]}', key="k"), "command-1")
+    log.job_given(claimed("mail.send", '[["s3cret"], {}]'), "sync-1")
+    log.job_given(claimed(args=f'{{"command": "echo {"x" * 200}"}}'), "command-1")
+    log.job_ended(Report(5, 2, "success", 1_000_000, 1_250_000, "command-1\tpool\thost"))
+    log.job_ended(Report(5, 2, "failure", 1_000_000, 1_250_000, "command-1", "exit code 3:\n no"))
+    log.job_ended(Report(5, 2, "taken_back"))
+    lines = [line.partition(" pool-7 ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
+        "job 5 is given to command-1 (attempt 1 of 3): echo hi there",
+        "job 5 is given to command-1 (attempt 1 of 3): k: ls 'a b'",
+        "job 5 is given to sync-1 (attempt 1 of 3): mail.send",
+        f"job 5 is given to command-1 (attempt 1 of 3): echo {'x' * 74}…",
+        "job 5 has ended on command-1 after 0.250 s: success",
+        "job 5 has ended on command-1 after 0.250 s: failure: exit code 3: no",
+        "job 5 has ended: it was not started and goes back",
+    ]
+
+
+@pytest.mark.parametrize("level", ["info", "warning", "nonsense"])
+def test_what_nobody_reads_is_not_put_into_words(monkeypatch: pytest.MonkeyPatch, level: str) -> None:
+    monkeypatch.setenv("COVEY_LOG", level)
+    assert not Log("pool-7").tells_jobs

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from covey.core.model import Report
+from covey.core.model import Claim, Report
 from covey.worker import slot, wire
 from covey.worker.context import Context
 from covey.worker.functions import set_requests
@@ -46,6 +46,40 @@ def test_a_report_that_cannot_be_sent_is_told_as_a_failure(ends: tuple[Station, 
     assert (done.serial, told.id, told.fence, told.outcome) == (7, 3, 5, "failure")
     assert (told.worker, told.started_at, told.result) == ("w1", 100, None)
     assert "what became of it cannot be sent: " in (told.error or "")
+
+
+def test_an_answer_that_comes_too_late_is_not_taken_for_the_next(ends: tuple[Station, socket.socket]) -> None:
+    station, end = ends
+    wire.send_answer(end, 0, b"[0]")  # to somebody who was stopped while he waited
+    wire.send_answer(end, 1, b"[1]")
+    assert station.ask(7) == b"[1]"
+    assert arrived(end) == [wire.Ask(7, 1)]
+    big = b"[" + b"1," * (1 << 20) + b"1]"
+    wire.send_answer(end, 2, big)
+    assert station.ask(8) == big
+    wire.send_answer(end, 3, None)
+    assert station.ask(9) is None
+
+
+def test_who_asks_does_not_wait_for_ever(ends: tuple[Station, socket.socket], monkeypatch: pytest.MonkeyPatch) -> None:
+    station, end = ends
+    monkeypatch.setattr("covey.worker.station.ANSWER_S", 0.05)
+    assert station.ask(7) is None
+    end.shutdown(socket.SHUT_RDWR)
+    assert station.ask(7) is None
+
+
+def test_a_task_whose_question_is_not_answered_has_what_it_was_told_with_its_claim() -> None:
+    claim = Claim(5, 1, "t", "sync", 1, 1, None, "q", None, None, 0, 0, None, parent_id=3)
+    claim.failed_siblings = '[{"id":4,"key":null,"task":"t","state":"dead"}]'
+    asked: list[int] = []
+
+    def silence() -> None:
+        asked.append(1)
+
+    told = Context.from_claim(claim, siblings=silence).failed_siblings()
+    assert ([child.id for child in told], asked) == ([4], [1])
+    assert Context.from_claim(claim, siblings=lambda: b"[]").failed_siblings() == []
 
 
 def test_a_message_that_cannot_be_read_keeps_nothing_that_came_before_it_from_being_heard() -> None:

@@ -41,6 +41,14 @@ def write_attempt(run: Attempt) -> None:
     """Everything that the attempt wrote is out, each stream on its own."""
     write(run.stdout, sys.stdout)
     write(run.stderr, sys.stderr)
+    write_detail(run)
+
+
+def write_detail(run: Attempt) -> None:
+    """The traceback of a task that raised is out, after what it wrote, where Python itself would print it."""
+    if run.detail:
+        ends = not run.stderr or run.stderr.endswith("\n")
+        write(f"{'' if ends else chr(10)}{run.detail.rstrip()}\n", sys.stderr)
 
 
 class LiveStream:
@@ -142,6 +150,7 @@ class LiveRun:
         if run is not None:
             self._out.finish(run.stdout, run.stdout_dropped)
             self._err.finish(run.stderr, run.stderr_dropped)
+            write_detail(run)
 
 
 def follow(

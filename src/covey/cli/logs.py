@@ -1,4 +1,4 @@
-"""covey logs: what a job wrote, stdout on stdout and stderr on stderr."""
+"""covey logs: what a job wrote, stdout on stdout and stderr on stderr, there also the traceback of a Python task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the jo
 def logs(
     job: Ref, attempt: Number = None, all: All = False, follow: Follow = False, json: Json = False, db: Db = None
 ) -> None:
-    """Print what a job wrote: its stdout on stdout, its stderr on stderr."""
+    """Print what a job wrote: its stdout on stdout, its stderr and the traceback of a Python task on stderr."""
     engine = open_queue(db)
     view = engine.job(job)
     history = engine.history(view.id)
@@ -47,6 +47,10 @@ def _print(engine: Client, view: JobView, history: list[Attempt], attempt: int |
         if all:
             note(f"covey: attempt {run.number}, {run.outcome}" + (f": {safe(run.error)}" if run.error else ""))
         write_attempt(run)
+        if not (all or run.stdout or run.stderr or run.detail):
+            note(f"covey: attempt {run.number} wrote nothing; {_ending(run)}")
+    if attempt is None and not all and view.state == "completed" and runs and runs[-1].fence != view.fence:
+        note(f"covey: this is from before; the attempt with which job {view.id} completed wrote nothing")
     if running:
         LiveRun(engine, view.id, view.fence).poll()
     elif not runs:
@@ -60,6 +64,10 @@ def _follow(engine: Client, view: JobView, history: list[Attempt], all: bool) ->
     if history and view.state in ENDED and not all:
         seen.discard(history[-1].fence)
     follow(engine, view.id, seen=seen)
+
+
+def _ending(run: Attempt) -> str:
+    return f"it ended with {run.outcome}" + (f": {safe(run.error)}" if run.error else "")
 
 
 def _chosen(history: list[Attempt], attempt: int | None) -> list[Attempt]:

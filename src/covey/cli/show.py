@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from ..core.view import Attempt, JobView
 
 
+MOST_LINES, LONGEST = 20, 300  # of what a task has said of itself: names, and characters of each
+
+
 def show(job: Ref, json: Json = False, db: Db = None) -> None:
     """Show one job with its history."""
     engine = open_queue(db)
@@ -80,6 +83,7 @@ def _facts(view: JobView) -> list[tuple[str, object]]:
         ("task", view.task if view.command is None else None),
         ("args", None if view.command is not None or view.args is None else json.dumps(view.args, ensure_ascii=False)),
         ("result", None if view.result is None else json.dumps(view.result, ensure_ascii=False)),
+        *_info(view.info),
         ("children", render.family(view)),
         ("parent", view.parent_id),
         ("root", view.root_id if view.parent_id is not None and view.root_id != view.parent_id else None),
@@ -94,11 +98,32 @@ def _facts(view: JobView) -> list[tuple[str, object]]:
         ("took", took(view.started_at, view.finished_at)),
         ("timeout", None if view.timeout is None else f"{view.timeout:g} s"),
         ("cwd", view.cwd),
-        ("worker", view.worker),
-        ("held by", view.locked_by),
+        ("worker", _who(view)),
         ("batch", view.batch),
         ("labels", ", ".join(f"{name}={value}" for name, value in (view.labels or {}).items())),
     ]
+
+
+def _info(info: Any) -> list[tuple[str, object]]:
+    """What the task has said of itself, a name a line; very much of it only with --json."""
+    import json
+
+    if info is None:
+        return []
+    named = info.items() if isinstance(info, dict) else [("", info)]
+    lines = [f"{f'{name} = ' if name else ''}{json.dumps(value, ensure_ascii=False)}" for name, value in named]
+    lines = [line if len(line) <= LONGEST else f"{line[:LONGEST]}…" for line in lines]
+    if len(lines) > MOST_LINES:
+        lines[MOST_LINES:] = [f"… and {len(lines) - MOST_LINES} more; `covey show --json` has all"]
+    return [("" if number else "info", line) for number, line in enumerate(lines)]
+
+
+def _who(view: JobView) -> str | None:
+    """Who runs it or ran it last: the worker, its pool, the host, as far as that is known."""
+    if view.pool_name is None:
+        return view.worker
+    pool = f"{'pool' if view.worker is None else f'{view.worker} of pool'} {view.pool_name}"
+    return pool if view.host in (None, "http") else f"{pool} on {view.host}"
 
 
 def took(started_at: str | None, finished_at: str | None) -> str:

@@ -112,6 +112,11 @@ class Holding(Said):
     fence: Number
 
 
+class HoldingQuery(Said):
+    pool: Number
+    fence: Number
+
+
 class Still(Struct, frozen=True):
     cancelled: bool  # stop it, then report it with any outcome
 
@@ -154,6 +159,7 @@ class OutputAsk(Said):
     fence: Number
     stdout: str = ""
     stderr: str = ""
+    info: str | UnsetType = UNSET  # JSON: what the run says of itself by now, instead of what it said before
 
 
 class Outcome(Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from .model import Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
+from .model import Child, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
 from .view import (
     Attempt,
     Branch,
@@ -80,8 +80,17 @@ class Source(Protocol):
         """
         ...
 
-    def show_output(self, pool: int, job: int, fence: int, stdout: str, stderr: str) -> None:
-        """More of what a run writes that has no directory at the queue: it can be followed from now on."""
+    def show_output(
+        self, pool: int, job: int, fence: int, stdout: str, stderr: str, *, info: str | None = None
+    ) -> None:
+        """More of what a run writes that has no directory at the queue: it can be followed from now on.
+
+        ``info``: what it says of itself by now, as JSON, if that has changed.
+        """
+        ...
+
+    def failed_siblings(self, pool: int, job: int, fence: int) -> list[Child]:
+        """Of a child that this pool runs: the others of its parent that have ended otherwise than well by now."""
         ...
 
     def leave(self, pool: int) -> None: ...

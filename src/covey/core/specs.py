@@ -249,3 +249,13 @@ def is_number(value: Any, what: str) -> float | None:
             f"{what} {value!r}: a number of seconds" if what != "backoff_base" else f"{what} {value!r}: a number"
         )
     return cast("float | None", value)
+
+
+def command_line(arguments: Mapping[str, Any]) -> str | None:
+    """A shell job's command as a person would type it."""
+    if "argv" in arguments:
+        import shlex
+
+        return shlex.join(arguments["argv"])
+    found: str | None = arguments.get("command")
+    return found

@@ -71,6 +71,8 @@ class JobView(Struct, kw_only=True):
     fence: int = 0
     depth: int = 0
     child_no: int | None = None  # its place among its siblings, from 0
+    pool_name: str | None = None  # of the pool that runs it, or ran it last
+    host: str | None = None  # where that is; http: a worker that took it over HTTP
 
 
 class Branch(Struct):
@@ -98,6 +100,8 @@ class Attempt(Struct, kw_only=True):
     stderr: str
     stdout_dropped: int
     stderr_dropped: int
+    pool_name: str | None = None
+    host: str | None = None
 
 
 class LiveOutput(Struct, frozen=True):

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from .. import errors
 from . import bodies
-from .model import Enqueued, LostPool, PoolInfo, Registered, Turn
+from .model import Child, Enqueued, LostPool, PoolInfo, Registered, Turn
 from .tokens import Role
 from .view import (
     Attempt,
@@ -204,6 +204,15 @@ ENDPOINTS: dict[str, Endpoint] = _table(
         about="More of what the run writes; it can be followed at once.",
         role="worker",
         takes=bodies.OutputAsk,
+    ),
+    Endpoint(
+        name="failed_siblings",
+        method="GET",
+        path="/v1/jobs/{ref}/failed-siblings",
+        about="Of a child on loan: the others of its parent that did not complete, by now.",
+        role="worker",
+        query=bodies.HoldingQuery,
+        gives=list[Child],
     ),
     # Producers and people.
     Endpoint(

@@ -23,6 +23,7 @@ from .again import repeated
 from .live import Live
 from .loans import Loans
 from .sealing import refuse, writing
+from .siblings import Siblings
 from .spawns import Queues
 from .tokens import Tokens
 from .trees import Trees
@@ -31,7 +32,7 @@ from .views import Views
 Ref = str | int
 
 
-class Engine(Loans, Views, Tokens, Live):
+class Engine(Loans, Views, Tokens, Live, Siblings):
     """Everything that can be asked of one database. Safe to share between threads; not across a fork."""
 
     def __init__(self, store: Store, *, clock: Callable[[], int], rng: Random) -> None:

@@ -68,7 +68,13 @@ def places(pool: PoolView, queue: str) -> int:
 
 
 def examine(
-    pools: Sequence[PoolView], queues: Sequence[QueueView], waiting: Iterable[Lane], *, orphans: int, dead: int
+    pools: Sequence[PoolView],
+    queues: Sequence[QueueView],
+    waiting: Iterable[Lane],
+    *,
+    orphans: int,
+    dead: int,
+    stranded: Sequence[tuple[int, int]] = (),
 ) -> list[Finding]:
     """Everything worth a word, the worst first."""
     living = [pool for pool in pools if is_alive(pool)]
@@ -87,9 +93,23 @@ def examine(
         found.append(_warning(text, "a pool hands them back once it has run for a lease"))
     if dead:
         found.append(_warning(f"{dead:,} dead letter{'' if dead == 1 else 's'}", "`covey dlq list`"))
+    found += _stranded(stranded)
     if paused:
         found.append(Finding(level="note", text=f"paused: {', '.join(paused)}"))
     return sorted(found, key=lambda finding: ("broken", "warning", "note").index(finding.level))
+
+
+def _stranded(uncles: Sequence[tuple[int, int]]) -> Iterable[Finding]:
+    """Uncles, each with a root that it waits for and that is dead."""
+    if not uncles:
+        return
+    uncle, root = uncles[0]
+    if len(uncles) == 1:
+        text = f"job {uncle} is blocked for ever: root {root} is dead"
+    else:
+        named = ", ".join(f"{each} (root {its} is dead)" for each, its in uncles[:MOST_NAMES])
+        text = f"jobs are blocked for ever: {named}{' and more' if len(uncles) > MOST_NAMES else ''}"
+    yield _warning(text, f"`covey retry {root}` may turn it, `covey cancel {uncle}` ends the waiting")
 
 
 def verdict(findings: Iterable[Finding]) -> Health:

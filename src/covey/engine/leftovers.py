@@ -9,7 +9,7 @@ import re
 from ..core.model import Row
 from ..store.store import Store
 
-OF_A_RUN = re.compile(r"(\d+)\.(\d+)\.(out|err|spawn)")
+OF_A_RUN = re.compile(r"(\d+)\.(\d+)\.(out|err|spawn|info)")
 
 
 def sweep(store: Store, directory: str) -> int:

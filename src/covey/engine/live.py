@@ -8,12 +8,14 @@ import os
 import stat
 from typing import BinaryIO, NamedTuple
 
+from ..core.codec import decode, is_json
 from ..core.view import JobView, LiveOutput
 from ..errors import LeaseLost, StoreError
 from ..store.store import Store
 
 MOST = 1 << 20  # bytes of each stream in one answer
 MOST_LIVE = 4 << 20  # bytes of one stream that are kept while the job runs elsewhere
+MOST_INFO = 256 << 10  # bytes of what a running job says of itself
 STREAMS = ("out", "err")
 
 
@@ -33,23 +35,40 @@ class Live:
         stderr, err = _read(live_file(side, view.id, run, "err"), err)
         return LiveOutput(run, stdout, stderr, out, err)
 
-    def show_output(self, pool: int, job: int, fence: int, stdout: str, stderr: str) -> None:
+    def show_output(
+        self, pool: int, job: int, fence: int, stdout: str, stderr: str, *, info: str | None = None
+    ) -> None:
         """More of what a run writes that has no directory here: it can be followed from now on."""
         view = self.job(job)
         if view.pool != pool or view.fence not in (fence, fence + 1):
             raise LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")
         for stream, text in (("out", stdout), ("err", stderr)):
             live_file(self.store.dialect.side, job, fence, stream).append(text.encode("utf-8", "replace"), MOST_LIVE)
+        if info is not None and len(info) < MOST_INFO and is_json(info):
+            line = " ".join(info.splitlines()) + "\n"
+            shown = live_file(self.store.dialect.side, job, fence, "info")
+            shown.remove()
+            shown.append(line.encode(), MOST_INFO)
 
     def hide_output(self, job: int, fence: int) -> None:
         """The run has ended: what it wrote is in its history."""
-        for stream in STREAMS:
+        for stream in (*STREAMS, "info"):
             live_file(self.store.dialect.side, job, fence, stream).remove()
 
     def shown_output(self, job: int, fence: int) -> tuple[bytes, bytes]:
         """All that was shown of a run."""
         out, err = (live_file(self.store.dialect.side, job, fence, stream).read() for stream in STREAMS)
         return out, err
+
+
+def with_info(store: Store, view: JobView) -> JobView:
+    """The job as it is; one that runs with what it says of itself, as far as that can be seen from here."""
+    if view.state == "processing" and store.dialect.side:
+        shown = live_file(store.dialect.side, view.id, view.fence, "info").read(most=MOST_INFO)
+        line, ended, _ = shown.partition(b"\n")
+        with contextlib.suppress(ValueError, RecursionError):  # two that were written one over the other
+            view.info = decode(line.decode()) if ended else view.info
+    return view
 
 
 class LiveFile(NamedTuple):

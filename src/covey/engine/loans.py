@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from ..core.label import suffix
 from ..core.model import Claim, Held, Kind, Outcome, PoolInfo, Report, Row, Spawn, Turn, Want, WorkerState
 from ..env import failpoint
 from ..errors import LeaseLost, Refused
@@ -14,6 +15,7 @@ from .again import repeated
 from .sealing import writing
 from .turns import Turns
 
+LOAN = "http"  # the host of every loan
 TRIES = 10  # of a turn whose number another request about the same loan took
 
 _spawn = msgspec.json.Decoder(Spawn)
@@ -78,6 +80,8 @@ class Loans(Turns):
     def settle(self, job: int, pool: int, fence: int, outcome: Outcome, **fields: object) -> None:
         """The run is reported and the loan is over. Told twice, it counts once; LeaseLost if it is not ours."""
         report = Report(job, fence, outcome, **fields)  # type: ignore[arg-type]
+        if name := self.store.value("is_loan", pool=pool):
+            report.worker = name + suffix(name, LOAN)
         if outcome == "success":
             staged = [_spawn.decode(text) for (text,) in self.store.ask("staged", job=job, fence=fence)]
             report.spawned = staged or None

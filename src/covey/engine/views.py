@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import shlex
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import __version__
 from ..core.codec import decode, printable
+from ..core.label import parts
 from ..core.model import ENDED, KINDS, SHELL, STATES, WorkerState
+from ..core.specs import command_line
 from ..core.tree import with_children
 from ..core.view import (
     Attempt,
@@ -29,7 +30,7 @@ from ..core.view import (
 )
 from ..errors import InvalidInput, NotFound
 from ..store.store import Store
-from . import health, sealing
+from . import health, live, sealing
 from .again import repeated
 from .health import is_alive as is_alive
 from .why import NAMED, Kin, explain
@@ -53,7 +54,7 @@ class Views:
         found = self.jobs(Filter(ids=(self._id(ref),), limit=1)).jobs
         if not found:
             raise NotFound(f"no job {str(ref)!r}; `covey list` shows what there is")
-        return found[0]
+        return live.with_info(self.store, found[0])
 
     def jobs(self, wanted: Filter) -> Page:
         """One page, newest first. Keyset paging: no job is missed or shown twice, whatever happens meanwhile."""
@@ -167,10 +168,11 @@ class Views:
             next_run_at = self.store.value("next_due")
             orphans = self.store.value("orphans")
             waiting = self.store.ask("ready_lanes", queues=None, kinds=json.dumps(KINDS))
+            stranded = self.store.ask("stranded", limit=health.MOST_NAMES + 1)
             stored: dict[str, str] = dict(self.store.ask("config"))
         totals: dict[str, int] = {state: sum(per.get(state, 0) for per in counts.values()) for state in STATES}
         living = [pool for pool in pools if is_alive(pool)]
-        findings = health.examine(pools, queues, waiting, orphans=orphans, dead=totals["dead"])
+        findings = health.examine(pools, queues, waiting, orphans=orphans, dead=totals["dead"], stranded=stranded)
         if sealed:
             findings = [sealing.finding(sealed)]  # the rest is no longer this queue's concern
         return Status(
@@ -254,7 +256,9 @@ def _job(row: tuple[Any, ...]) -> JobView:
     (result, parent_id, root_id, total, unfinished, failed, batch, labels, interruptions, info, kind, fence) = row[
         24:36
     ]
-    busy_worker, busy_since, depth, child_no, children_info = row[36:41]
+    busy_worker, busy_since, depth, child_no, children_info, pool_host = row[36:42]
+    ran_by, ran_in, ran_on = parts(worker)
+    held = pool is not None
     arguments = None if args is None else decode(args)
     command = command_line(arguments) if task == SHELL and arguments else None
     return JobView(
@@ -278,9 +282,9 @@ def _job(row: tuple[Any, ...]) -> JobView:
         timeout=timeout_s,
         cwd=cwd,
         pool=pool,
-        worker=busy_worker or worker,
-        locked_by=pool_name if pool is not None else None,
-        locked_until=rfc3339(beat_at + int(lease_s * 1e6)) if pool is not None and beat_at is not None else None,
+        worker=busy_worker if state == "processing" else ran_by,  # who ran it before does not run it now
+        locked_by=pool_name if held else None,
+        locked_until=rfc3339(beat_at + int(lease_s * 1e6)) if held and beat_at is not None else None,
         retry_at=rfc3339(run_at) if state == "failed" else None,
         exit_code=exit_code,
         error=error,
@@ -298,14 +302,9 @@ def _job(row: tuple[Any, ...]) -> JobView:
         fence=fence,
         depth=depth,
         child_no=child_no,
+        pool_name=pool_name if held else ran_in,
+        host=pool_host if held else ran_on,
     )
-
-
-def command_line(arguments: dict[str, Any]) -> str | None:
-    """A shell job's command as a person would type it."""
-    if "argv" in arguments:
-        return shlex.join(arguments["argv"])
-    return arguments.get("command")
 
 
 def _attempt(row: tuple[Any, ...]) -> Attempt:
@@ -325,11 +324,12 @@ def _attempt(row: tuple[Any, ...]) -> Attempt:
         lost_out,
         lost_err,
     ) = row
+    ran_by, pool_name, host = parts(worker)
     return Attempt(
         number=number,
         fence=fence,
         outcome=outcome,
-        worker=worker,
+        worker=ran_by,
         pool=pool,
         started_at=rfc3339(started_at),
         finished_at=rfc3339(finished_at),
@@ -340,6 +340,8 @@ def _attempt(row: tuple[Any, ...]) -> Attempt:
         stderr=printable(err or b""),
         stdout_dropped=lost_out,
         stderr_dropped=lost_err,
+        pool_name=pool_name,
+        host=host,
     )
 
 

@@ -107,7 +107,10 @@ def _blocked(job: JobView, kin: Kin) -> tuple[str, list[str]]:
     bad = [root for root, outcome in kin.roots if outcome == "bad"][:NAMED]
     named = ", ".join(f"root {root} is dead" for root in bad) or "nothing is left to wait for"
     advice = [f"covey retry {root}" for root in bad]
-    return f"blocked because nothing that it waits for completed: {named}", [*advice, f"covey cancel {job.id}"]
+    return f"blocked for ever, because nothing that it waits for completed: {named}", [
+        *advice,
+        f"covey cancel {job.id}",
+    ]
 
 
 def _pending(

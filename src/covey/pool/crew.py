@@ -41,7 +41,10 @@ class Wanted(Struct, frozen=True):
 class Crew:
     """Members by name; who is wanted, who is coming, who is there."""
 
-    def __init__(self, log: Log, note: Note, *, limit: int, concurrency: int, max_jobs: int | None = None) -> None:
+    def __init__(
+        self, log: Log, note: Note, *, limit: int, concurrency: int, max_jobs: int | None = None, label: str = ""
+    ) -> None:
+        self._label = label  # what follows a worker's name in reports about it
         self._log, self._note, self._limit, self._max_jobs = log, note, limit, max_jobs
         self.concurrency = concurrency
         self.lanes: dict[Lane, list[Member]] = {}
@@ -110,7 +113,7 @@ class Crew:
         number = self._serial[type or kind] = self._serial.get(type or kind, 0) + 1
         places = self.concurrency if kind == "async" else 1
         member = Member(f"{type or kind}-{number}", type, kind, places, max_jobs=self._max_jobs)
-        member.first = wanted.first
+        member.first, member.label = wanted.first, member.name + self._label
         self.members[member.name] = member
         self.lanes[type, kind].append(member)
         self._note("starting", member.name, None)

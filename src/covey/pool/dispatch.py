@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core.model import Claim, Kind
+from ..log import Log
 from .crew import Crew
 from .exchange import Offer
 from .member import Flight, Member
@@ -17,8 +18,9 @@ BOUND: tuple[Kind, ...] = ("command", "sync")
 class Dispatch:
     """One worker type's."""
 
-    def __init__(self, crew: Crew, window: Window, type: Type) -> None:
+    def __init__(self, crew: Crew, window: Window, type: Type, log: Log) -> None:
         self._crew, self._window, self._type, self._count = crew, window, type.name, type.count
+        self._tell = log.job_given if log.tells_jobs else None
         self._serial = 0
 
     def send_run(self, claims: Sequence[Claim]) -> int:
@@ -41,6 +43,8 @@ class Dispatch:
             self._serial += 1
             if not member.send(Flight(claim, self._serial, False)):
                 break
+            if self._tell:
+                self._tell(claim, member.name)
             sent += 1
             if len(member.flights) >= room or member.retiring:
                 members.remove(member)
@@ -53,7 +57,10 @@ class Dispatch:
             return False
         self._serial += 1
         live = claim.kind == "command" or not self._window.is_short(claim.task)
-        return member.send(Flight(claim, self._serial, live))
+        sent = member.send(Flight(claim, self._serial, live))
+        if sent and self._tell:
+            self._tell(claim, member.name)
+        return sent
 
     def offer(self) -> Offer:
         """What the pool can hold with the workers that stand ready now."""

@@ -18,6 +18,7 @@ from ..core.model import KINDS, Claim, Held, Kind, PoolEvent, Reply, Report, Tur
 from ..core.ports import Source
 from ..errors import CoveyError, Gone, SchemaError, TooLarge
 from ..log import Log
+from .asking import Asking
 from .neighbours import Neighbours
 from .types import Types
 
@@ -77,6 +78,7 @@ class Exchange:
         self.overlaps = False  # whether that ever happens
         self.on_crash: Callable[[], None] = lambda: None  # likewise; `crashed` says why
         self.crashed: BaseException | None = None
+        self.asking = Asking(source)
         self._source, self._neighbours, self._log = source, neighbours, log
         self._pool, self._database_id, self._types, self._beat_s = pool, database_id, types, beat_s
         self._lease_s = lease_s
@@ -110,6 +112,9 @@ class Exchange:
 
     def report(self, reports: list[Report]) -> None:
         """These results travel in the next turn."""
+        if self._log.tells_jobs:
+            for report in reports:
+                self._log.job_ended(report)
         with self._lock:
             wake = not self._reports
             self._reports += reports
@@ -141,11 +146,12 @@ class Exchange:
         with self._lock:
             self._zygote = zygote
 
-    def show(self, roster: list[WorkerState], given_up: dict[str, str]) -> None:
-        """People see these workers, and what cannot start."""
+    def show(self, roster: list[WorkerState], given_up: dict[str, str], *, wakes: bool = True) -> None:
+        """People see these workers, and what cannot start; not ``wakes``: with what the caller reports next."""
         with self._lock:
             self._roster, self._given_up = roster, given_up
-        self._source.wake()
+        if wakes:
+            self._source.wake()
 
     def note(self, kind: str, worker: str | None, text: str | None) -> None:
         """What happened, to which worker, more of it: in the books after the next turn."""
@@ -197,7 +203,9 @@ class Exchange:
                 events = self._events[:MOST_EVENTS]
             timed = time.monotonic() >= beat_at
             if not (timed or unknown or (events and self._closing) or self._worth_a_turn()):
-                if not self.on_rest():
+                if self.asking:
+                    self.asking.answer(self._pool)
+                elif not self.on_rest():
                     beat_at = self._rest(beat_at)
                 continue
             turn = self._compose(retry, events, held=timed or unknown)
@@ -236,6 +244,8 @@ class Exchange:
             if not reply.lost and (turn.held is not None or turn.reports or reply.claims):  # an idle turn only reads
                 self._confirmed_at = began
             self._settle(turn, reply)
+            if self.asking:  # only now: what was just reported may be what somebody asks about
+                self.asking.answer(self._pool)
             if reply.lost:
                 self._back.wait()
                 self._back.clear()

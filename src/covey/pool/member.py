@@ -41,6 +41,7 @@ def small_jobs() -> int:
 class Member:
     def __init__(self, name: str, type: str, kind: Kind, places: int, *, max_jobs: int | None = None) -> None:
         self.name, self.type, self.kind, self.places = name, type, kind, places
+        self.label = name  # as it signs its reports
         self.left = max_jobs  # jobs that it may still be given; None: any number
         self.state = "starting"
         self.served = False  # it was ready once

@@ -50,15 +50,13 @@ KILL_GRACE_S = 0.5  # TERM to KILL when the pool itself is in a hurry
 REJOIN_S = 1.0  # between two tries to register after the pool was given up
 GIVE_UP_S = 10.0  # after the last job was killed: how long the store may take to hear of it
 
-Birth = Callable[[], Nursery]
-
 
 class Pool:
     def __init__(
         self,
         exchange: Exchange,
         crew: Crew,
-        birth: Birth,
+        birth: Callable[[], Nursery],
         log: Log,
         *,
         types: Types,
@@ -74,11 +72,11 @@ class Pool:
         self._types = types
         self._live, self._grace_s, self._rejoin = live, grace_s, rejoin
         self._window = Window(small_jobs())
-        self._dispatches = {type.name: Dispatch(crew, self._window, type) for type in types}
-        self._roster = Roster(crew)
+        self._dispatches = {type.name: Dispatch(crew, self._window, type, log) for type in types}
+        self._roster = Roster(crew, exchange.show)
         self._care = Care(crew, parent, max_memory=max_memory)
         self._shortage = Shortage(memory_events())
-        self._lock = threading.Lock()
+        self._lock = exchange.asking.lock = threading.Lock()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._news: list[Reply] = []  # answers that the main thread must act on
         self._selector = selectors.DefaultSelector()
@@ -89,9 +87,8 @@ class Pool:
         self._kill_at: float | None = None
         self._killed_at: float | None = None
         self._rejoin_at: float | None = None  # when to try again to register
-        self._had_to_kill = False
         self._lookout = Lookout(crew, self._window, log, live=live, place=self.place, offer=self._offer)
-        self._hot = False
+        self._hot = self._had_to_kill = False
         self.done = self.failed = 0
 
     # ── the loop ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -134,10 +131,10 @@ class Pool:
 
     def _patience(self) -> float | None:
         now = time.monotonic()
-        times = [at for at in (self._lookout.at, self._births.at, self._kill_at, self._rejoin_at, self._care.at) if at]
+        set_for = self._lookout.at, self._births.at, self._kill_at, self._rejoin_at, self._care.at
+        times = [self._roster.wake_at(now), *filter(None, set_for)]
         if self._crew.coming():
             times.append(now + 0.5)
-        times.append(self._roster.wake_at(now))
         return max(0.0, min(times) - now)
 
     def _tick(self) -> None:
@@ -155,8 +152,7 @@ class Pool:
             self._take_care(now)
         if self._kill_at and now >= self._kill_at:
             self._kill_running()
-        if (roster := self._roster.news(now)) is not None:
-            self._exchange.show(roster, dict(self._crew.given_up))
+        self._roster.tell(now)
         self._send_reports()
 
     def _finished(self) -> bool:
@@ -222,6 +218,7 @@ class Pool:
                     return True
         with self._lock:
             self._cool_down()
+        os.eventfd_write(self._bell, 1)  # the main thread has slept through it all, and has workers to show
         return False
 
     def _heat_up(self) -> None:
@@ -313,6 +310,8 @@ class Pool:
                 self._done(member, message)
             elif isinstance(message, wire.Ready):
                 self._on_ready(member)
+            elif isinstance(message, wire.Ask):
+                self._exchange.asking.put(member, message)
             elif isinstance(message, wire.Broken):
                 member.breaks(message)
         if self._waiting:
@@ -333,7 +332,6 @@ class Pool:
         if report.outcome in ("failure", "abort"):
             member.failed += 1
             self.failed += 1
-            self._log.job_failed(report.id, report.error)
         elif report.outcome == "success":
             self.done += 1
         if flight.live:
@@ -343,6 +341,7 @@ class Pool:
     def _send_reports(self) -> None:
         if self._unsent:
             reports, self._unsent = self._unsent, []
+            self._roster.tell_with_reports()
             self._exchange.report(reports)
             self._offer()
 

@@ -1,8 +1,13 @@
-"""The workers as people see them: on their way to the store with every beat, and soon after a change that lasts."""
+"""The workers as people see them: on their way to the store with every beat, and within half a second of a change.
+
+A pool that works has something to write anyway: then they travel with it, at most twice a second. One that is idle has
+nothing to show.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from ..core.model import WorkerState
 from .crew import Crew
@@ -12,8 +17,8 @@ BEAT_S = 5.0
 
 
 class Roster:
-    def __init__(self, crew: Crew) -> None:
-        self._crew = crew
+    def __init__(self, crew: Crew, show: Callable[..., None]) -> None:
+        self._crew, self._show = crew, show
         self._soon_at = 0.0
         self._beat_at = 0.0
         self._due = False  # something happened since it was last shown
@@ -23,6 +28,16 @@ class Roster:
     def wake_at(self, now: float) -> float:
         """When there may be something to show."""
         return self._soon_at if self._due else max(self._beat_at, now + 0.05)
+
+    def tell(self, now: float, *, wakes: bool = True) -> None:
+        """What is new to see is on its way to the store."""
+        if (roster := self.news(now)) is not None:
+            self._show(roster, dict(self._crew.given_up), wakes=wakes)
+
+    def tell_with_reports(self) -> None:
+        """The same for one who is about to send reports: what they change should not cost a turn of its own."""
+        if (now := time.monotonic()) >= self._soon_at:
+            self.tell(now, wakes=False)
 
     def news(self, now: float) -> list[WorkerState] | None:
         """Everybody's state, if it is time or if it has changed."""
@@ -34,7 +49,7 @@ class Roster:
             return None
         now_ns, wall = time.monotonic_ns(), time.time_ns() // 1000
         roster = self._crew.views(now_ns, wall, memory=True)
-        key = [(worker.name, worker.state, worker.job_id, worker.pid) for worker in roster]
+        key = [(each.name, each.state, each.job_id, each.pid, each.done, each.failed) for each in roster]
         self._soon_at = now + SOON_S
         if not beat and key == self._key:
             return None

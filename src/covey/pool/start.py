@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from .. import __version__
+from ..core.label import suffix
 from ..core.model import Kind, PoolEvent, PoolInfo, Registered, Turn
 from ..core.ports import Source
 from ..env import boot, failpoint, hostname, start_ticks
@@ -96,6 +97,8 @@ class Starter:
         self._files, self._parent = files, parent
         self._source, self._options, self._types, self._log = source, options, options.types(), log
         self._registered: Registered | None = None
+        self._name = options.name or f"{hostname()}-{os.getpid()}"
+        self._label = suffix(self._name, hostname())
         self._preload = True
         self._live = ""
         self._tails: Tails | None = None
@@ -119,7 +122,7 @@ class Starter:
         options = self._options
         self._cgroup = self._cgroup or cgroup.create(cgroup.name(self._source.database_id, os.getpid(), self._ticks))
         info = PoolInfo(
-            name=options.name or f"{hostname()}-{os.getpid()}",
+            name=self._name,
             host=hostname(),
             boot=boot(),
             pid=os.getpid(),
@@ -173,6 +176,7 @@ class Starter:
             limit=options.max_startup or config["max_startup_concurrency"],
             concurrency=config["max_concurrency"],
             max_jobs=options.max_jobs,
+            label=self._label,
         )
         pool = Pool(
             self._exchange,
@@ -242,7 +246,14 @@ class Starter:
         mark = f"{registered.database_id}:{registered.pool}"
         return Nursery(
             Setting(
-                self._options.app, self._live, mark, self._lifeline[0], self._files, self._cgroup, registered.config
+                self._options.app,
+                self._live,
+                mark,
+                self._lifeline[0],
+                self._files,
+                self._cgroup,
+                registered.config,
+                self._label,
             ),
             preload=self._preload,
             environ={name: value for name, value in os.environ.items() if name not in SECRET}

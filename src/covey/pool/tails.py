@@ -15,7 +15,8 @@ from ..worker.output import open_plain
 
 PERIOD_S = 1.0
 MOST = 256 << 10  # bytes of one stream at a time: what is left out here is in the history later
-OF_A_RUN = re.compile(r"(\d+)\.(\d+)\.(out|err)")
+MOST_INFO = 128 << 10  # more than a task may say of itself
+OF_A_RUN = re.compile(r"(\d+)\.(\d+)\.(out|err|info)")
 
 
 class Tail:
@@ -41,12 +42,30 @@ class Tail:
         return self._decode(data)
 
 
+class Line:
+    """The first line of a file, whenever it is another one than before."""
+
+    def __init__(self) -> None:
+        self._last = b""
+
+    def more(self, path: str) -> str:
+        try:
+            with open(open_plain(path, os.O_RDONLY), "rb") as file:
+                line, ended, _ = file.read(MOST_INFO).partition(b"\n")
+        except OSError:
+            return ""
+        if not ended or line == self._last:
+            return ""
+        self._last = line
+        return line.decode("utf-8", "replace")
+
+
 class Tails:
     """A thread that follows every file in our directory of live output."""
 
     def __init__(self, source: Source, directory: str, pool: Callable[[], int]) -> None:
         self._source, self._directory, self._pool = source, directory, pool
-        self._known: dict[str, Tail] = {}
+        self._known: dict[str, Tail | Line] = {}
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="covey-tails", daemon=True)
         self._thread.start()
@@ -62,7 +81,7 @@ class Tails:
 
     def _look(self) -> None:
         names = sorted(name for name in os.listdir(self._directory) if OF_A_RUN.fullmatch(name))
-        self._known = {name: self._known.get(name) or Tail() for name in names}
+        self._known = {name: self._known.get(name) or (Line() if name.endswith("info") else Tail()) for name in names}
         runs: dict[tuple[int, int], dict[str, str]] = {}
         for name, tail in self._known.items():
             job, fence, stream = name.split(".")
@@ -70,4 +89,6 @@ class Tails:
                 runs.setdefault((int(job), int(fence)), {})[stream] = text
         for run, told in runs.items():
             with contextlib.suppress(CoveyError):  # it has ended, or is somebody else's by now
-                self._source.show_output(self._pool(), *run, told.get("out", ""), told.get("err", ""))
+                self._source.show_output(
+                    self._pool(), *run, told.get("out", ""), told.get("err", ""), info=told.get("info")
+                )

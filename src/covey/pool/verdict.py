@@ -22,9 +22,9 @@ def explain_stop(flight: Flight, report: Report) -> None:
 def lost_report(member: Member, flight: Flight, how: str, live: str, *, started: bool) -> Report:
     """What a lost worker means for one of its jobs: exactly what had started is charged for it."""
     claim = flight.claim
-    report = Report(claim.id, claim.fence, "taken_back", worker=member.name)
+    report = Report(claim.id, claim.fence, "taken_back")
     if started:
-        report.outcome = "worker_lost"
+        report.outcome, report.worker = "worker_lost", member.label
         report.error = f"worker lost: {member.name} {how}{f' ({member.error})' if member.error else ''}"
         report.output = output.salvage(live, claim.id, claim.fence) if flight.live else None
         if flight.stop:

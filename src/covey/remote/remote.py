@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from ..core import bodies, check, wire
-from ..core.model import KINDS, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
+from ..core.model import KINDS, Child, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Turn
 from ..core.view import (
     Attempt,
     Branch,
@@ -39,6 +39,8 @@ PATIENCE_S = 5.0  # for how long a request is tried again that certainly did no 
 PAUSE_S = (0.05, 1.0)
 POLL_S = 30.0  # one long poll of somebody who waits for jobs to end
 FULL_S = 0.1  # a pool without a free place asks nobody for so long: mostly a place is free again by then
+
+AT_ONCE = ("turn", "wait", "failed_siblings")  # of a pool, which has its own pace and nobody else to take its turns
 
 Ref = str | int
 
@@ -173,8 +175,17 @@ class Remote:
         reaped: bodies.Reaped = self._ask("reap", bodies.Reap(beat=beat, reason=reason), pool=pool)
         return reaped.jobs
 
-    def show_output(self, pool: int, job: int, fence: int, stdout: str, stderr: str) -> None:
-        self._ask("write_output", bodies.OutputAsk(pool=pool, fence=fence, stdout=stdout, stderr=stderr), ref=job)
+    def show_output(
+        self, pool: int, job: int, fence: int, stdout: str, stderr: str, *, info: str | None = None
+    ) -> None:
+        told = bodies.OutputAsk(pool=pool, fence=fence, stdout=stdout, stderr=stderr)
+        if info is not None:
+            told.info = info
+        self._ask("write_output", told, ref=job)
+
+    def failed_siblings(self, pool: int, job: int, fence: int) -> list[Child]:
+        found: list[Child] = self._ask("failed_siblings", query=bodies.HoldingQuery(pool=pool, fence=fence), ref=job)
+        return found
 
     def leave(self, pool: int) -> None:
         self._ask("leave", pool=pool)
@@ -335,7 +346,7 @@ class Remote:
 
     def _send(self, endpoint: Endpoint, target: str, data: bytes | None, timeout_s: float) -> Answer:
         """The answer. What does no harm twice is tried again for a while: servers are restarted now and then."""
-        deadline = time.monotonic() + (0.0 if endpoint.name in ("turn", "wait") else self._patience_s)
+        deadline = time.monotonic() + (0.0 if endpoint.name in AT_ONCE else self._patience_s)
         pause_s = PAUSE_S[0]
         while True:
             try:

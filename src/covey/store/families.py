@@ -70,11 +70,13 @@ class Families:
         """Of each parent that has some: its first children that did not complete, as JSON of list[Child]."""
         found: dict[int, str] = {}
         for (parent,) in self.ask("parents_with_failures", ids=json_text(sorted(parents))):
-            rows = self.ask("failed_outcomes", parent=parent, limit=MAX_FAILED)
-            found[parent] = json_text(
-                [Child(id, key, task, state, error=error) for id, key, task, state, error in rows]
-            )
+            found[parent] = json_text(self.failed_children(parent))
         return found
+
+    def failed_children(self, parent: int) -> list[Child]:
+        """The first ones that did not complete, in the order of spawning."""
+        rows = self.ask("failed_outcomes", parent=parent, limit=MAX_FAILED)
+        return [Child(id, key, task, state, error=error) for id, key, task, state, error in rows]
 
     def reopenable(self, parent: int, after: int = -1, page: int = 1000) -> Iterator[list[int]]:
         """Ids of the children that have ended otherwise than well, in order, page by page."""

@@ -533,6 +533,15 @@ select waits_for, outcome from {edges} where job_id = :id order by outcome is no
 -- name: open_edges
 select count(*) from {edges} where job_id = :id and outcome is null
 
+-- name: stranded
+-- Uncles that wait for trees of which none is open and none completed, each with a dead one: blocked until somebody acts.
+-- The edges are read and not the jobs: there are as many as somebody has asked for by `after`, mostly none.
+select e.job_id, min(e.waits_for)
+from {edges} e join {jobs} j on j.id = e.job_id
+where e.outcome = 'bad' and j.state = 'blocked'
+  and not exists (select 1 from {edges} o where o.job_id = e.job_id and o.outcome is null)
+group by e.job_id order by e.job_id limit :limit
+
 -- ── requests and tokens ─────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: take_request
@@ -555,8 +564,8 @@ insert into {staged} (job_id, fence, no, spawn) values (:job, :fence, :no, :spaw
 select spawn from {staged} where job_id = :job and fence = :fence order by no
 
 -- name: is_loan
--- Whether the pool was made for one job that a worker took over HTTP.
-select 1 from {pools} where id = :pool and host = 'http' and pid = 0
+-- The name of a pool that was made for one job that a worker took over HTTP.
+select name from {pools} where id = :pool and host = 'http' and pid = 0
 
 -- name: was_reported
 select count(*) from {attempts} where job_id = :job and fence = :fence and pool = :pool
@@ -618,7 +627,7 @@ select j.id, j.key, j.queue, j.task, p.args, j.state, j.phase, j.priority, j.att
        j.created_at, j.updated_at, j.started_at, j.finished_at, j.timeout_s, j.cwd, j.pool, j.worker, o.name, o.beat_at,
        o.lease_s, j.exit_code, j.error, r.body, j.parent_id, j.root_id, j.children_total, j.children_unfinished,
        j.children_failed, j.batch, j.labels, j.interruptions, j.info, j.kind, j.fence, w.name, w.busy_since,
-       j.depth, j.child_no, j.children_info
+       j.depth, j.child_no, j.children_info, o.host
 from {jobs} j
 left join {payloads} p on p.job_id = j.id
 left join {results} r on r.job_id = j.id

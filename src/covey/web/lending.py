@@ -122,5 +122,6 @@ def _output(engine: Engine, job: int, ask: bodies.Complete | bodies.Fail) -> Out
 
 
 def write_output(engine: Engine, job: int, ask: bodies.OutputAsk) -> bodies.Nothing:
-    engine.show_output(ask.pool, job, ask.fence, ask.stdout, ask.stderr)
+    info = None if ask.info is msgspec.UNSET else ask.info
+    engine.show_output(ask.pool, job, ask.fence, ask.stdout, ask.stderr, info=info)
     return bodies.Nothing()

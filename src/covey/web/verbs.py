@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from .. import __version__, env
 from ..core import bodies, wire
-from ..core.model import Registered, Report
+from ..core.model import Child, Registered, Report
 from ..core.objects import FIELDS, spec_of
 from ..core.view import Branch, Filter, JobView, LiveOutput
 from ..engine.engine import Engine
@@ -315,6 +315,18 @@ def _lent(act: Callable[[Engine, int, Any], Any]) -> Verb:
     return verb
 
 
+def _failed_siblings(engine: Engine, call: Call) -> list[Child]:
+    """A sibling may be of another queue: then it is none of the asker's business."""
+    job = number(call.names["ref"], "job")
+    if call.guest.queues is not None:
+        seen_job(engine, call.guest, job)
+    found = engine.failed_siblings(call.query.pool, job, call.query.fence)
+    if call.guest.queues is None or not found:
+        return found
+    queues = engine.queues_of([str(child.id) for child in found])
+    return [child for child in found if str(child.id) in queues and call.guest.may_see(queues[str(child.id)])]
+
+
 def _tree(engine: Engine, call: Call) -> Branch:
     """A child may be of another queue than its parent: then it is none of the asker's business."""
     ref = call.names["ref"]
@@ -402,6 +414,7 @@ VERBS: dict[str, Verb] = {
     "complete": _lent(lending.complete),
     "fail": _lent(lending.fail),
     "spawn": _lent(lending.spawn),
+    "failed_siblings": _failed_siblings,
     "enqueue": _enqueue,
     "enqueue_jobs": _enqueue_jobs,
     "list_jobs": _list_jobs,

@@ -16,7 +16,7 @@ class Children(list[Child]):
     """How each child ended, in the order of spawning."""
 
     @classmethod
-    def from_json(cls, text: str | None) -> Children:
+    def from_json(cls, text: str | bytes | None) -> Children:
         return cls(_decode(text)) if text else cls()
 
     def by_key(self, key: str) -> Child:

@@ -1,4 +1,4 @@
-"""What a running task knows about its own job, and what it may ask for. It never speaks to the store."""
+"""What a running task knows about its own job, and what it may ask for. It never speaks to the store: its pool does."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..core.model import Claim, Mode, Phase, Relation, Spawn, When
 from ..core.specs import shell_spec
 from ..errors import InvalidInput
 from .children import Children
+from .output import show_info
 from .spawning import Called, Family, Spawnable, Spawned, Spawns
 
 P = ParamSpec("P")
@@ -50,6 +51,8 @@ class Context:
         cwd: str | None = None,
         failed_siblings: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        siblings: Callable[[], bytes | None] | None = None,
+        info_path: str | None = None,
     ) -> None:
         family = family or Family(job_id)
         self.job_id = job_id
@@ -67,6 +70,8 @@ class Context:
         self.spawns.joining = phase == "join"
         self._cwd = cwd
         self._failed_siblings = failed_siblings
+        self._siblings = siblings
+        self._info_path = info_path  # where what was said can be seen while the task runs
         self._stopping = stopping
 
     @classmethod
@@ -77,6 +82,8 @@ class Context:
         deadline: float | None = None,
         stopping: Callable[[], bool] = never,
         settings: Mapping[str, Any] | None = None,
+        siblings: Callable[[], bytes | None] | None = None,
+        info_path: str | None = None,
     ) -> Context:
         """The context of the run that this claim is about to start; without a deadline the time-out begins now."""
         if deadline is None and claim.timeout_s is not None:
@@ -96,6 +103,8 @@ class Context:
             cwd=claim.cwd,
             failed_siblings=claim.failed_siblings,
             settings=settings,
+            siblings=siblings,
+            info_path=info_path,
         )
 
     @classmethod
@@ -113,10 +122,15 @@ class Context:
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     def info(self, **values: Any) -> None:
-        """These values are kept with the attempt; the last one of a name wins. Nothing changes if one is not JSON."""
+        """These values are kept with the attempt; the last one of a name wins. Nothing changes if one is not JSON.
+
+        They can be seen while the task runs, as its output can.
+        """
         merged = {**self.collected, **values}
         text = codec.encode(merged, what=f"info of job {self.job_id}", limit=MAX_INFO)
         self.collected = codec.decode(text)  # as it is now: the task may change its objects
+        if self._info_path and self.spawns.is_open:
+            show_info(self._info_path, text)
 
     # ── the tree ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -126,8 +140,14 @@ class Context:
         return self.spawns.peek()
 
     def failed_siblings(self) -> Children:
-        """Children of the same parent that had ended otherwise than well when this run was claimed, first 100."""
-        return Children.from_json(self._failed_siblings)
+        """Children of the same parent that have ended otherwise than well by now, the first 100.
+
+        The pool asks the queue, which takes a moment: do not ask in a tight loop, and in a coroutine that shares its
+        loop with others ask in a thread (``await asyncio.to_thread(ctx.failed_siblings)``). If the queue cannot be
+        asked within 5 seconds, these are the ones that had failed when this run was claimed.
+        """
+        found = self._siblings() if self._siblings is not None and self.parent is not None else None
+        return Children.from_json(self._failed_siblings if found is None else found)
 
     # The first form of each is typed like the task. The others take options beside the arguments: those are checked
     # when it is called, by the function's own signature; a parameter of the function wins over an option of its name.

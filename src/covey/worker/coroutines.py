@@ -124,6 +124,8 @@ class Coroutines:
             claim,
             stopping=lambda: self._station.slot.asked_to_stop(place) == serial,
             settings=self._station.settings,
+            siblings=lambda: self._station.ask(serial),
+            info_path=live_path(self._station.live, claim.id, claim.fence, "info") if dispatch.live else None,
         )
         try:
             value = await _awaited(first_call(task, claim, context)())

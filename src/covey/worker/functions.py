@@ -67,9 +67,13 @@ class Functions:
         family.end_all(grace_s=max(0.0, self._station.slot.grace_s(0) - spent_s))
 
     def _context(self, dispatch: Dispatch) -> Context:
-        stopping = self._station.slot.asked_to_stop
+        stopping, claim = self._station.slot.asked_to_stop, dispatch.claim
         return Context.from_claim(
-            dispatch.claim, stopping=lambda: stopping(0) == dispatch.serial, settings=self._station.settings
+            claim,
+            stopping=lambda: stopping(0) == dispatch.serial,
+            settings=self._station.settings,
+            siblings=lambda: self._station.ask(dispatch.serial),
+            info_path=live_path(self._station.live, claim.id, claim.fence, "info") if dispatch.live else None,
         )
 
     def _run(self, dispatch: Dispatch, started_at: int) -> Report:

@@ -34,6 +34,7 @@ class Setting(Struct, frozen=True):
     files: int  # the limit on open files that the pool was started with
     cgroup: str | None = None  # holds the zygote and everything below it
     config: dict[str, Any] = {}  # what the queue was configured with when the pool registered
+    label: str = ""  # what follows a worker's name in what it reports: its pool and host
 
     def group_of(self, pid: int) -> str:
         """The control group of one worker."""
@@ -49,7 +50,7 @@ def work(name: str, kind: str, places: int, fds: tuple[int, int, int], setting: 
     reports = socket.socket(fileno=fds[1])
     slot = Slot(fds[2], places)
     os.close(fds[2])
-    station = Station(name, jobs, reports, slot, setting.live, setting.config)
+    station = Station(name, jobs, reports, slot, setting.live, setting.config, label=name + setting.label)
     try:
         failpoint("worker.starting")
         _serve(station, kind, setting)

@@ -86,6 +86,19 @@ def live_path(directory: str, job: int, fence: int, stream: str) -> str:
     return os.path.join(directory, f"{job}.{fence}.{stream}")
 
 
+def show_info(path: str, text: str) -> None:
+    """The file begins with this line. What an earlier, longer one has left behind it means nothing.
+
+    So it costs no truncation, and a reader sees one of the two; a mixture is no JSON, and nobody shows it.
+    """
+    with contextlib.suppress(OSError):
+        fd = open_plain(path, os.O_WRONLY | os.O_CREAT)
+        try:
+            os.pwrite(fd, f"{text}\n".encode(), 0)
+        finally:
+            os.close(fd)
+
+
 def open_plain(path: str, flags: int) -> int:
     """A descriptor of a plain file of our own; OSError for anything else that jobs may have put in its place.
 
@@ -110,7 +123,7 @@ def join(out: Capture, err: Capture) -> Output | None:
 
 def drop_live(directory: str, job: int, fence: int) -> None:
     """Nothing that a run left in the directory is there any more."""
-    for stream in ("out", "err", "spawn"):
+    for stream in ("out", "err", "spawn", "info"):
         with contextlib.suppress(OSError):
             os.unlink(live_path(directory, job, fence, stream))
 

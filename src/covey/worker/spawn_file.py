@@ -9,6 +9,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any, BinaryIO
 
 from ..core.model import Claim, Mode, Relation, Report, When
@@ -103,10 +104,10 @@ def _lines(path: str) -> Iterator[tuple[int, str]]:
     with _opened(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > MAX_FILE:
             raise InvalidInput(f"{size:,} bytes: the limit is {MAX_FILE:,}; let children spawn a part each")
-        left = MAX_FILE
-        for number, raw in enumerate(iter(lambda: file.readline(left + 1), b""), 1):
-            left -= len(raw)
-            if left < 0:
+        for number in count(1):
+            if not (raw := file.readline(MAX_FILE + 1)):
+                return
+            if file.tell() > MAX_FILE:
                 raise InvalidInput(f"line {number}: it grows while it is read; end what writes to it first")
             if not raw.endswith(b"\n"):
                 raise InvalidInput(f"line {number}: it was cut short (there is no newline at its end)")

@@ -85,6 +85,11 @@ class Spawns:
         return len(self._asked)
 
     @property
+    def is_open(self) -> bool:
+        """Whether the run goes on."""
+        return self._open
+
+    @property
     def has_children(self) -> bool:
         return self._children
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
+import threading
 import time
 from typing import Any
 
@@ -13,6 +15,7 @@ from . import wire
 from .slot import Slot
 
 NAPS, NAP_S = 3, 0.0004
+ANSWER_S = 5.0  # how long a task waits for what it asks of the queue: a turn or two, unless the store is out of reach
 
 
 class Station:
@@ -24,8 +27,14 @@ class Station:
         slot: Slot,
         live: str,
         settings: dict[str, Any],
+        *,
+        label: str | None = None,
     ) -> None:
         self.name, self.jobs, self.reports, self.slot, self.live = name, jobs, reports, slot, live
+        self._label = label or name  # as the queue's books have us
+        self._pid = os.getpid()
+        self._sending = threading.Lock()  # a task's threads may ask while another job's report leaves
+        self._asking, self._asked = threading.Lock(), 0
         self.settings = settings  # what the queue was configured with when the pool registered: spawned jobs get it
 
     def ready(self) -> None:
@@ -58,17 +67,40 @@ class Station:
 
     def end(self, place: int, serial: int, report: Report) -> None:
         """The report is with the kernel, then the mark goes: a crash in between counts the job as reported."""
-        report.worker = self.name
+        report.worker = self._label
         report.finished_at = time.time_ns() // 1000
         try:
             parts = wire.frame_parts(wire.Done(serial, report))
         except Exception as error:  # some value of the task's got into it; nobody else could ever tell of this job
-            told = Report(report.id, report.fence, "failure", report.started_at, report.finished_at, self.name)
+            told = Report(report.id, report.fence, "failure", report.started_at, report.finished_at, self._label)
             told.error = clean(f"what became of it cannot be sent: {type(error).__name__}: {error}")[:1000]
             parts = wire.frame_parts(wire.Done(serial, told))
-        for part in parts:
-            self.reports.sendall(part)
+        with self._sending:
+            for part in parts:
+                self.reports.sendall(part)
         self.slot.clear(place)
+
+    def ask(self, serial: int) -> bytes | None:
+        """What the queue knows now, as JSON; None if that cannot be had in time, or by a child of this process."""
+        deadline = time.monotonic() + ANSWER_S
+        if os.getpid() != self._pid or not self._asking.acquire(timeout=ANSWER_S):
+            return None
+        try:
+            self._asked += 1
+            with self._sending:
+                self.reports.sendall(wire.frame(wire.Ask(serial, self._asked)))
+            heard = select.poll()
+            heard.register(self.reports, select.POLLIN)
+            while (left_s := deadline - time.monotonic()) > 0 and heard.poll(left_s * 1000):
+                if (answer := wire.receive_answer(self.reports)) is None:
+                    return None
+                if answer[0] == self._asked:  # else it is a late one, to whoever was stopped while he waited
+                    return answer[1]
+            return None
+        except BrokenPipeError:  # the pool is gone, and so are we in a moment
+            return None
+        finally:
+            self._asking.release()
 
 
 def report(dispatch: wire.Dispatch, outcome: str, started_at: int, output: Output | None = None) -> Report:

@@ -1,7 +1,8 @@
 """What pool, zygote and worker say to each other.
 
 pool → worker   one SOCK_SEQPACKET message per job; over 32 KiB it travels as a memfd beside the message
-worker → pool   length-prefixed frames on a stream, sent the moment a job ends: what the kernel has survives the worker
+worker → pool   length-prefixed frames on a stream, sent the moment a job ends: what the kernel has survives the worker;
+                on the same socket, back, answers to what a task asks: its number, beside it a memfd
 pool ↔ zygote   one SOCK_SEQPACKET message per request or answer
 """
 
@@ -20,6 +21,7 @@ from ..core.model import Claim, Report
 BIG = 32 * 1024
 GARBLED = ""  # instead of a worker's name, in what it did not say
 _LENGTH = struct.Struct("<I")
+_NUMBER = struct.Struct("<Q")
 _FD_SPACE = socket.CMSG_SPACE(4)
 # Plain integers: the socket module's flags are enums, and their arithmetic costs more than the decoding.
 WAIT = int(socket.MSG_CMSG_CLOEXEC)
@@ -51,6 +53,13 @@ class Broken(Struct, array_like=True, tag="broken"):
 
     name: str
     error: str
+
+
+class Ask(Struct, array_like=True, tag="ask"):
+    """A task wants to know which of its siblings have failed by now."""
+
+    serial: int
+    number: int  # of the question, in this worker
 
 
 class Fork(Struct, array_like=True):
@@ -88,7 +97,7 @@ class Exited(Struct, array_like=True, tag="exited"):
     status: int
 
 
-FromWorker = Done | Ready | Broken
+FromWorker = Done | Ready | Broken | Ask
 FromZygote = Preloaded | Forked | Unborn | Exited
 
 encode = msgspec.msgpack.Encoder().encode
@@ -123,6 +132,32 @@ def receive_job(end: socket.socket, flags: int = WAIT) -> Dispatch | None:
             body.seek(0)
             data = body.read()
     return decode_dispatch(data) if data else None
+
+
+def send_answer(end: socket.socket, number: int, body: bytes | None) -> None:
+    """The answer is in the worker's socket, in one piece whatever its size; OSError if there is no room."""
+    beside, fd = [], -1
+    try:
+        if body is not None:
+            fd = os.memfd_create("covey-answer", os.MFD_CLOEXEC)
+            with open(fd, "wb", closefd=False) as file:
+                file.write(body)
+            beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [fd]))]
+        end.sendmsg([_NUMBER.pack(number)], beside)
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def receive_answer(end: socket.socket) -> tuple[int, bytes | None] | None:
+    """(number, body) of the next answer; None when the pool has hung up. Blocks."""
+    data, beside, _, _ = end.recvmsg(_NUMBER.size, _FD_SPACE, WAIT)
+    body = None
+    if beside:
+        with open(array("i", beside[0][2])[0], "rb") as file:
+            file.seek(0)
+            body = file.read()
+    return (*_NUMBER.unpack(data), body) if len(data) == _NUMBER.size else None
 
 
 def frame(message: FromWorker) -> bytes:

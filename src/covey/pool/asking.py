@@ -1,0 +1,42 @@
+"""What running tasks ask of the queue: the store thread answers it between two turns."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import msgspec
+
+from ..core.ports import Source
+from ..errors import CoveyError
+from ..worker import wire
+from .member import Member
+
+
+class Asking:
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.lock = threading.Lock()  # the pool's: nobody may close a worker's socket while an answer goes into it
+        self._open: list[tuple[Member, wire.Ask]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def put(self, member: Member, asked: wire.Ask) -> None:
+        """It is answered soon. Under the lock."""
+        self._open.append((member, asked))
+        self._source.wake()
+
+    def answer(self, pool: int) -> None:
+        """Everybody has an answer: JSON, or None if there is none to be had. Takes the lock, but not while it asks."""
+        with self.lock:
+            asked, self._open = self._open, []
+            runs = [member.flights.get(ask.serial) for member, ask in asked]
+        for (member, ask), run in zip(asked, runs, strict=True):
+            text = None
+            if run is not None:
+                with contextlib.suppress(CoveyError, OSError):
+                    found = self._source.failed_siblings(pool, run.claim.id, run.claim.fence)
+                    text = msgspec.json.encode(found)
+            with self.lock, contextlib.suppress(OSError):  # it is gone, or does not listen: it has a clock of its own
+                wire.send_answer(member.reports, ask.number, text)
