@@ -207,6 +207,7 @@ EXAMPLES: dict[str, Make] = {
     "fail": _held("fail", error="no luck"),
     "spawn": _held("spawn", jobs=[{"command": "true"}]),
     "write_output": _held("output", stdout="hello"),
+    "failed_siblings": _held("failed-siblings"),
     "enqueue_jobs": lambda house, queue: ("/v1/jobs", "", {"jobs": [{"command": "true", "queue": queue}]}),
     "enqueue": lambda house, queue: (
         "/v1/jobs/specs",

@@ -112,11 +112,6 @@ class Holding(Said):
     fence: Number
 
 
-class HoldingQuery(Said):
-    pool: Number
-    fence: Number
-
-
 class Still(Struct, frozen=True):
     cancelled: bool  # stop it, then report it with any outcome
 

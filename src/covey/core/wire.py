@@ -207,11 +207,12 @@ ENDPOINTS: dict[str, Endpoint] = _table(
     ),
     Endpoint(
         name="failed_siblings",
-        method="GET",
+        method="POST",
+        repeatable=True,
         path="/v1/jobs/{ref}/failed-siblings",
-        about="Of a child on loan: the others of its parent that did not complete, by now.",
+        about="Of a child: the others of its parent that have died or been cancelled by now.",
         role="worker",
-        query=bodies.HoldingQuery,
+        takes=bodies.Holding,
         gives=list[Child],
     ),
     # Producers and people.

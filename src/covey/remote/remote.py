@@ -184,7 +184,7 @@ class Remote:
         self._ask("write_output", told, ref=job)
 
     def failed_siblings(self, pool: int, job: int, fence: int) -> list[Child]:
-        found: list[Child] = self._ask("failed_siblings", query=bodies.HoldingQuery(pool=pool, fence=fence), ref=job)
+        found: list[Child] = self._ask("failed_siblings", bodies.Holding(pool=pool, fence=fence), ref=job)
         return found
 
     def leave(self, pool: int) -> None:

@@ -320,7 +320,7 @@ def _failed_siblings(engine: Engine, call: Call) -> list[Child]:
     job = number(call.names["ref"], "job")
     if call.guest.queues is not None:
         seen_job(engine, call.guest, job)
-    found = engine.failed_siblings(call.query.pool, job, call.query.fence)
+    found = engine.failed_siblings(call.body.pool, job, call.body.fence)
     if call.guest.queues is None or not found:
         return found
     queues = engine.queues_of([str(child.id) for child in found])
