@@ -61,7 +61,7 @@ WRITING: dict[str, Verb] = {
 READING = {"close", "events", "history", "job", "jobs", "newest_id", "orphaned_pools", "pool_events", "pool_views"}
 READING |= {"pools", "queues", "settings", "status", "stirrings", "stored_settings", "tree", "wait", "wait_for", "wake"}
 READING |= {"output", "show_output", "shown_output", "hide_output"}  # files, not the database
-READING |= {"check_lendable", "ended", "queues_of", "token_rows", "tokens", "while_waiting", "why"}
+READING |= {"check_lendable", "ended", "failed_siblings", "queues_of", "token_rows", "tokens", "while_waiting", "why"}
 ELSEWHERE = {"enqueue_in"}  # needs a caller's connection: tests/app/callers
 
 

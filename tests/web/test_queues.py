@@ -9,6 +9,7 @@ import pytest
 
 from covey.core.model import Report, Turn
 from covey.core.wire import ENDPOINTS
+from covey.testing import HandPool
 from covey.testing.factories import child, command, pool_info
 from covey.web.gatekeeper import Guest
 from covey.web.verbs import check_jobs
@@ -138,6 +139,22 @@ def test_a_pool_of_one_queue_cannot_report_a_job_of_another(guarded: House, limi
     pending = guarded.waiting["other"]
     assert guarded.ask("POST", f"/v1/pools/{pool}/turn", turn | {"reports": [[pending, 0, "abort"]]}, token=worker)
     assert [guarded.engine.job(each).state for each in (job, pending)] == ["processing", "pending"]
+
+
+def test_a_child_is_not_told_of_failed_siblings_in_another_queue(guarded: House, limited: dict[str, str]) -> None:
+    engine = guarded.engine
+    pool = HandPool(engine, queues=("family", "own", "other"))
+    engine.enqueue([command(queue="family", priority=9)])
+    kids = [child(queue=queue, priority=9, max_attempts=1) for queue in ("own", "other", "own")]
+    pool.spawn(pool.claim_one(), *kids)
+    first, second, last = sorted(pool.claim(3), key=lambda claim: claim.id)
+    pool.fail(first)
+    pool.fail(second)
+    holding = {"pool": pool.id, "fence": last.fence}
+    said = guarded.ask("POST", f"/v1/jobs/{last.id}/failed-siblings", holding, token=limited["worker"])
+    assert (said.status, [each["id"] for each in said.json]) == (200, [first.id])
+    said = guarded.ask("POST", f"/v1/jobs/{last.id}/failed-siblings", holding, token=guarded.token("worker"))
+    assert [each["id"] for each in said.json] == [first.id, second.id]
 
 
 def test_no_way_to_enqueue_or_spawn_into_another_queue(guarded: House, limited: dict[str, str]) -> None:
