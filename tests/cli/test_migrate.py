@@ -89,6 +89,6 @@ def test_a_queue_of_schema_1_is_refused_until_it_is_migrated_and_keeps_every_row
 
 
 def test_numbers_go_on_after_a_migration(covey: CommandLine, url: str, old: dict[str, Any]) -> None:
-    assert covey("--db", url, "db", "migrate", "--json").json == {"applied": [2], "schema": 2}
+    assert covey("--db", url, "db", "migrate", "--json").json == {"applied": [2, 3], "schema": 3}
     (id,) = covey("--db", url, "enqueue", "true").ids
     assert id == max(row[0] for row in old["jobs"]) + 2  # the last one was removed
