@@ -70,7 +70,7 @@ class Remote:
         self._seen: int | None = None
         self._turn = 0  # the last one that was begun
         self._kinds: tuple[Kind, ...] = KINDS
-        self._ticket: str | None = None  # of a registration that was not answered yet
+        self._tickets: dict[str, str] = {}  # a pool's name → of its registration, which was not answered yet
         self._info: bodies.ServerInfo | None = None
 
     @property
@@ -102,9 +102,9 @@ class Remote:
         Else the others would give up what the server wrote down for it, and end what belongs to the same process.
         """
         self._kinds, self._turn = info.kinds, 0
-        self._ticket = info.ticket or self._ticket or os.urandom(16).hex()
-        registered: Registered = self._ask("register", replace(info, ticket=self._ticket))
-        self._ticket = None
+        ticket = info.ticket or self._tickets.setdefault(info.name, os.urandom(16).hex())
+        registered: Registered = self._ask("register", replace(info, ticket=ticket))
+        self._tickets.pop(info.name, None)
         return registered
 
     def turn(self, turn: Turn) -> Reply:
