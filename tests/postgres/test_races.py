@@ -337,9 +337,9 @@ def test_a_tree_whose_job_is_claimed_as_its_time_runs_out_does_not_fail_the_turn
     engine: Engine, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The claim began a moment earlier, and its run has the time that was left."""
-    (made,) = engine.enqueue([command(tree_timeout_s=0.05)])
     late, early = HandPool(engine, name="late"), HandPool(other := opened(), name="early")
     began = other.clock()
+    (made,) = engine.enqueue([command(tree_timeout_s=0.05)])
     monkeypatch.setattr(other, "clock", lambda: began)
     time.sleep(0.1)
     lock, taken = engine.store.lock_trees, list[Claim]()
