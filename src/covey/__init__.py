@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .errors import Stopped as Stopped
     from .errors import StoreError as StoreError
     from .errors import TooLarge as TooLarge
+    from .errors import TooLong as TooLong
     from .errors import Unauthorized as Unauthorized
     from .errors import Undone as Undone
     from .errors import Unknown as Unknown
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 _ERRORS = (
     "Abort Busy ContainerError CoveyError Duplicate Forbidden Gone InvalidInput JobFailed LeaseLost NoQueue "
-    "NotFound Refused Retry SchemaError Snooze SpawnRefused StillStopping Stopped StoreError TooLarge Unauthorized "
+    "NotFound Refused Retry SchemaError Snooze SpawnRefused StillStopping Stopped StoreError TooLarge TooLong Unauthorized "
     "Undone Unknown Unreachable WaitTimeout"
 )
 

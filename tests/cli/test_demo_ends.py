@@ -12,12 +12,13 @@ from .conftest import CommandLine, until
 
 
 def pools_of(pid: int) -> list[int]:
+    """Its child, not what that one is about to start, which has the same words until then."""
     found = []
-    for process in psutil.process_iter(["cmdline"]):
+    for process in psutil.process_iter(["cmdline", "ppid"]):
         words = process.info["cmdline"] or []
         if "--parent-pid" in words and words[words.index("--parent-pid") + 1] == str(pid):
-            found.append(process.pid)
-    return found
+            found.append(process)
+    return [process.pid for process in found if process.info["ppid"] == pid]
 
 
 @pytest.mark.parametrize(

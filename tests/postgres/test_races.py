@@ -339,10 +339,10 @@ def test_a_tree_whose_job_is_claimed_as_its_time_runs_out_does_not_fail_the_turn
 ) -> None:
     """The claim began a moment earlier, and its run has the time that was left."""
     other = opened()
+    late, early = HandPool(engine, name="late"), HandPool(other, name="early")
     began = other.clock()
     monkeypatch.setattr(other, "clock", lambda: began)
     (made,) = engine.enqueue([command(tree_timeout_s=0.05)])
-    late, early = HandPool(engine, name="late"), HandPool(other, name="early")
     time.sleep(0.1)
     lock, taken = engine.store.lock_trees, list[Claim]()
 

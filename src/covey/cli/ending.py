@@ -17,7 +17,7 @@ def exit_code_of(error: BaseException, args: list[str]) -> int:
     """The error has been said in one line; its exit code."""
     if isinstance(error, KeyboardInterrupt):
         return 130
-    if isinstance(error, BrokenPipeError) or (isinstance(error, SystemExit) and not is_read()):
+    if isinstance(error, BrokenPipeError) or (isinstance(error, SystemExit) and error.code == 1 and not is_read()):
         return 1 if verb_of(args) in OWN_CODES else decided()
     if isinstance(error, SystemExit):  # completion ends that way
         return error.code if isinstance(error.code, int) else 0

@@ -13,7 +13,8 @@ def pasteable(text: str, db: str | None) -> str:
         return text
     import re
 
-    told = re.sub(r"(^|`)covey (?=[a-z])", lambda found: f"{found[1]}covey {flags} ", text)
+    # `db copy` names both queues itself.
+    told = re.sub(r"(^|`)covey (?=[a-z])(?!db copy)", lambda found: f"{found[1]}covey {flags} ", text)
     path = os.environ.get("COVEY_TOKEN_FILE")
     if path and "://" in flags:
         from ..engine.advice import quoted

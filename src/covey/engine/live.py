@@ -110,8 +110,9 @@ class LiveFile(NamedTuple):
                 file.write(kept)
             os.replace(part, self.path)
         except OSError as error:
-            said = f"{error.strerror or error}: {error.filename or self.path}"
-            raise StoreError(f"output of a running job cannot be kept: {said}") from None
+            # No path: whoever sends output over HTTP is told why, not where.
+            name = f"live/{os.path.basename(error.filename or self.path)}"
+            raise StoreError(f"output of a running job cannot be kept: {error.strerror or error}: {name}") from None
 
     def remove(self) -> None:
         if self.path:
