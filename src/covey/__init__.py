@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 _ERRORS = (
     "Abort Busy ContainerError CoveyError Duplicate Forbidden Gone InvalidInput JobFailed LeaseLost NoQueue "
-    "NotFound Refused Retry SchemaError Snooze SpawnRefused StillStopping Stopped StoreError TooLarge TooLong Unauthorized "
-    "Undone Unknown Unreachable WaitTimeout"
+    "NotFound Refused Retry SchemaError Snooze SpawnRefused StillStopping Stopped StoreError TooLarge TooLong "
+    "Unauthorized Undone Unknown Unreachable WaitTimeout"
 )
 
 # Loaded when first asked for: the command line imports this package too and must start at once.

@@ -230,5 +230,5 @@ def test_a_live_file_that_cannot_be_kept_is_named(place: Path) -> None:
         os.chmod(f"{path}-covey/live", 0o500)
         engine.show_output(pool.id, claim.id, claim.fence, "out", "")
 
-    with pytest.raises(ForkError, match="cannot be kept: Permission denied: live/1.1.out"):
+    with pytest.raises(ForkError, match=r"cannot be kept: Permission denied: live/1\.1\.out"):
         acting_as(ANNA, keep)
