@@ -84,6 +84,11 @@ def test_retry_of_a_job_whose_pool_is_gone_says_who_ends_its_processes(
         ) as no:
             verb([made.id])
         assert not isinstance(no.value, StillStopping)  # to wait would help nobody
+    found = engine.why(made.id)
+    assert (f"pool {pool.id}, which has to end its processes, is gone" in found.reason, found.advice) == (
+        True,
+        ["covey worker reap"],
+    )
     other = HandPool(engine, host=hostname(), boot="x")
     with pytest.raises(StillStopping, match=gone + "another pool sees to that soon"):
         engine.retry([made.id])

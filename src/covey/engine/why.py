@@ -82,6 +82,10 @@ def _reason(
             return f"it was given up {tries}: {job.error}", [f"covey logs {job.id}", f"covey retry {job.id}"]
         case "cancelled":
             if job.pool is not None:
+                holder = next((pool for pool in pools if pool.id == job.pool), None)
+                if holder is not None and not health.is_alive(holder):
+                    reaps = [] if any(health.is_alive(pool) for pool in pools) else ["covey worker reap"]
+                    return f"it was cancelled and pool {job.pool}, which has to end its processes, is gone", reaps
                 return f"it was cancelled and pool {job.pool} is still stopping its processes", []
             return (job.error or "somebody cancelled it"), [f"covey retry {job.id}"]
         case "completed":
