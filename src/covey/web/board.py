@@ -24,6 +24,7 @@ from .readers import LIMIT_S
 PACE_S = 0.25  # at most so often is anything looked at …
 LOOK_S = 1.0  # … and at least, should nobody ring
 REST = 19  # seconds without a look for each second that one has taken: a twentieth of a core at most
+LONGEST_S = 5.0  # such a rest: on a busy machine a look takes long that costs little, and streams must go on
 FEW = 100  # jobs in one statement: each may be large
 
 encode = msgspec.json.encode
@@ -89,7 +90,7 @@ class Board:
                     self._failure = StoreError(f"the look failed ({type(error).__name__}); the server's log says more")
                 self.news.set_result(None)
                 self.news = asyncio.get_running_loop().create_future()
-                rest_s = max(PACE_S, REST * self._cost_s(time.monotonic() - began))
+                rest_s = min(LONGEST_S, max(PACE_S, REST * self._cost_s(time.monotonic() - began)))
                 self._is_resting = True
                 await asyncio.sleep(rest_s if self._failure is None else LOOK_S)
                 self._is_resting = False
