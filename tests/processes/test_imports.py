@@ -13,12 +13,12 @@ from covey.testing.pools import RunningPool, Yard, gone
 STORES = ("file",)
 CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
 
-# With an environment of its own and in a session of its own: found by nothing but by whose child it is.
+# Two, with an environment and sessions of their own: found by nothing but by whose children they are.
 MODULE = """import os, signal, subprocess
 from covey import Covey
-started = subprocess.Popen(["sleep", "888"], env={{}}, start_new_session=True)
+started = [subprocess.Popen(["sleep", "888"], env={{}}, start_new_session=True).pid for _ in range(2)]
 with open("started", "a") as file:
-    file.write(f"{{started.pid}} {{os.getpid()}} {{os.getppid()}}\\n")
+    file.write(f"{{os.getpid()}} {{os.getppid()}} {{started[0]}} {{started[1]}}\\n")
 {0}
 """
 WAITS = "os.read(os.pipe()[0], 1)"
@@ -36,7 +36,7 @@ def start(yard: Yard, does: str, *flags: str) -> RunningPool:
 
 def nothing_is_left(yard: Yard, least: int = 1) -> bool:
     """Whether all that imports have started is gone; it is ended for the sake of other tests, if not."""
-    pids = [int(line.split()[0]) for line in yard.trace("started", least)]
+    pids = [int(pid) for line in yard.trace("started", least) for pid in line.split()[2:]]
     left = [pid for pid in pids if not gone(pid)]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
@@ -72,19 +72,19 @@ def test_what_an_import_has_started_does_not_outlive_the_question_for_a_unit(yar
 @pytest.mark.parametrize("order", ["guard first", "zygote first"])
 def test_what_an_import_has_started_goes_when_guard_and_zygote_are_killed_in_it(yard: Yard, order: str) -> None:
     pool = start(yard, f"app = Covey('queue.db')\nif not os.path.exists('go'): {WAITS}")
-    started, zygote, guard = map(int, yard.trace("started")[0].split())
+    zygote, guard, *started = map(int, yard.trace("started")[0].split())
     (yard.home / "go").touch()
     for pid in (guard, zygote) if order == "guard first" else (zygote, guard):
         os.kill(pid, signal.SIGKILL)
     pool.started()
-    assert gone(started), "it goes before the next try"
+    assert gone(*started), "they go before the next try"
     assert pool.stop() == 0, pool.said()
     assert nothing_is_left(yard, 2)
 
 
 def test_what_an_import_has_started_goes_with_a_pool_whose_guard_and_zygote_were_killed(yard: Yard) -> None:
     pool = start(yard, "app = Covey('queue.db')").started()
-    _, zygote, guard = map(int, yard.trace("started")[0].split())
+    zygote, guard, *_ = map(int, yard.trace("started")[0].split())
     os.kill(guard, signal.SIGKILL)
     os.kill(zygote, signal.SIGKILL)
     yard.trace("started", 2)
