@@ -64,6 +64,17 @@ def test_in_a_queue_whose_only_place_its_job_holds_it_is_refused(
     assert covey("wait", "2", "--timeout", "50s").code == 0  # from another queue there is a place, sooner or later
 
 
+def test_a_place_that_is_held_further_out_is_refused_too(covey: CommandLine) -> None:
+    """The job between them is of another queue, and waits for this one as its own job waits for it."""
+    covey("queue", "set", "tight", "--serial")
+    covey.pool("--count", "4")
+    (covey.directory / "inner").write_text(f"{RUN} --queue tight touch ran\n")
+    covey("enqueue", "--queue", "tight", "--max-attempts", "1", f"{RUN} --queue wide --max-attempts 1 sh inner")
+    assert covey("wait", "1", "--timeout", "50s").code == 125
+    assert "the queue 'tight' runs one tree at a time, and job 1, which this is part of" in covey("logs", "2").err
+    assert not (covey.directory / "ran").exists()
+
+
 def test_a_job_that_is_cancelled_takes_what_it_runs_with_it(covey: CommandLine) -> None:
     covey.pool("--count", "1")
     covey("enqueue", f"{RUN} 'touch began; exec sleep 1000'")

@@ -34,6 +34,7 @@ Limit = Annotated[
 Keep = Annotated[bool, typer.Option("--keep", help="Let the job go on if this command ends before it.")]
 
 HURRY_S = 3.0  # once we are ending: how long a reader may take over what the job has written
+OUTER = "COVEY_OUTER"  # the jobs that wait for a job by a `run`, as <database_id>:<job> …
 LOOK_S = 0.5  # how often we look whether somebody works on the queue
 
 
@@ -62,6 +63,8 @@ def run(
     refuse_nameless_inside_job(db)
     limit_s = None if timeout is None else seconds(timeout, "--timeout")
     options = job_options(queue=queue, priority=priority, max_attempts=max_attempts, cwd=cwd, env=env, label=label)
+    if chain := _outer_jobs():
+        options["env"] = {**options.get("env", {}), OUTER: " ".join(f"{database}:{job}" for database, job in chain)}
     argv = argv_of(ctx)
     refuse_mixture(list(words or ()), argv, None, key)
     url = database(db)
@@ -72,9 +75,9 @@ def run(
         raise InvalidInput("run takes one command; queue several jobs, or tasks, with `covey enqueue` and `covey wait`")
     if specs[0].run_at is not None or specs[0].delay_s is not None:
         raise InvalidInput("run works the command now; for run_at and delay there are `covey enqueue` and `covey wait`")
-    outer = _outer_job(engine)
-    if outer is not None:
-        _refuse_own_place(engine, outer, specs[0].queue)
+    outer = [job for job in chain if job[0] == cast("Engine", engine).database_id]
+    if outer:
+        _refuse_own_place(engine, [job for _, job in outer], specs[0].queue)
     from .calling import Presence, Requests, ourselves
     from .temporary import Workers, reuses
 
@@ -83,7 +86,7 @@ def run(
     lease_s: float = settings["lock_lease_seconds"]
     (job,) = engine.enqueue(specs, caller=None if keep else ourselves(lease_s))
     requests = Requests(limit_s)
-    inside = outer is not None
+    inside = bool(outer)
     workers = Workers(engine, url, job.id, specs[0].queue, requests, reuse=reuse, keep=keep, inside=inside)
     running = Running(engine, job.id, workers, requests, keep=keep)
     presence = None if keep else Presence(engine, job.id, min(settings["heartbeat_seconds"], lease_s / 3))
@@ -194,26 +197,25 @@ class Running:
         self._outs[1].write(f"covey: {text}\n")
 
 
-def _outer_job(engine: Client) -> JobView | None:
-    """The job that this command is part of, if it is one of the same queue."""
-    database_id, _, rest = os.environ.get("COVEY_RUN", "").partition(":")
-    _, _, rest = rest.partition(":")
-    job = rest.partition(":")[0]
-    if not job.isdecimal() or database_id != cast("Engine", engine).database_id:
-        return None
-    try:
-        return engine.job(int(job))
-    except NotFound:
-        return None
+def _outer_jobs() -> list[tuple[str, int]]:
+    """The jobs that wait for this command, as (database id, job): the one that it is part of comes last, before it
+    those that have come to wait for that one by a `run` of their own."""
+    database, _, job, *_ = [*os.environ.get("COVEY_RUN", "").split(":"), "", "", ""]
+    links = [link.partition(":")[::2] for link in os.environ.get(OUTER, "").split()]
+    return [(database, int(job)) for database, job in [*links, (database, job)] if job.isdecimal() and int(job)]
 
 
-def _refuse_own_place(engine: Client, outer: JobView, queue: str) -> None:
-    """Refused if the job that we are part of holds what ours would wait for."""
+def _refuse_own_place(engine: Client, outer: list[int], queue: str) -> None:
+    """Refused if a job that waits for us holds what ours would wait for."""
     rules = next((each for each in engine.queues() if each.name == queue), None)
-    if rules is None or outer.queue != queue or not (rules.serial or rules.concurrency is not None):
+    if rules is None or not (rules.serial or rules.concurrency is not None):
         return
     limit = "one tree at a time" if rules.serial else f"at most {rules.concurrency} at a time"
-    raise Refused(
-        f"the queue {queue!r} runs {limit}, and job {outer.id}, which this is part of, would wait for itself; "
-        "use `covey spawn`, or another --queue"
-    )
+    for id in reversed(outer):
+        with contextlib.suppress(NotFound):
+            job = engine.job(id)
+            if job.queue == queue and job.state == "processing":
+                raise Refused(
+                    f"the queue {queue!r} runs {limit}, and job {id}, which this is part of, would wait for itself; "
+                    "use `covey spawn`, or another --queue"
+                )

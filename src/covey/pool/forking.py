@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -19,13 +20,18 @@ from ..worker import family, wire
 from ..worker.mark import BLANK
 from ..worker.setting import Setting
 
+CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)  # what code does to itself
+FATE_S = 5.0  # until a guard has told of its zygote, or has ended with it: at once, but on a busy machine
+
 
 class Nursery:
     """One running zygote, and the guard above it."""
 
     def __init__(self, setting: Setting, *, preload: bool, environ: dict[str, str], says: int | None = None) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        given = {"control": theirs.fileno(), "preload": preload, **asdict(setting)}
+        self._fate, telling = os.pipe2(os.O_CLOEXEC)  # the signal that has killed the zygote; its parent is the guard
+        given = {"control": theirs.fileno(), "fate": telling, "preload": preload, **asdict(setting)}
+        self._before = frozenset(family.children(os.getpid()))  # of who was us before exec: no business of ours
         if says is None:  # what it and its workers say before and between jobs
             says = _stderr()
         try:
@@ -34,15 +40,16 @@ class Nursery:
                 stdin=subprocess.DEVNULL,
                 stdout=says,
                 stderr=says,
-                pass_fds=[theirs.fileno(), setting.lifeline],
+                pass_fds=[theirs.fileno(), telling, setting.lifeline],
                 start_new_session=True,
                 env=environ | {"COVEY_RUN": f"{setting.mark}:0:0" if setting.mark else BLANK},
             )
         except OSError:
-            self.control.close()
+            self._hang_up()
             raise
         finally:
             theirs.close()
+            os.close(telling)
         self.zygote: tuple[int, int] | None = None  # (pid, ticks), once it has said so
 
     def adopt(self, setting: Setting, url: str, says: int | None) -> None:
@@ -73,12 +80,16 @@ class Nursery:
         return {self._guard.pid, *(self.zygote or ())[:1]}
 
     def ended(self) -> int | None:
-        """The exit code of a zygote that is gone; None if somebody has killed it: not a matter of what it imports."""
-        try:
-            code = self._guard.wait(1.0)  # its guard ends with it if it ended by itself
-        except subprocess.TimeoutExpired:
-            return None
-        return code if code >= 0 else None
+        """The exit code of a zygote that is gone, or the negative number of the signal by which it has crashed; None if
+        somebody has killed it: not a matter of what it imports."""
+        if select.select([self._fate], [], [], FATE_S)[0] and (told := os.read(self._fate, 1)):
+            code = -told[0]
+        else:
+            try:
+                code = self._guard.wait(1.0)  # its guard ends with it if it ended by itself
+            except subprocess.TimeoutExpired:
+                return None
+        return code if code >= 0 or -code in CRASHES else None
 
     def is_traced(self) -> bool:
         """Whether a debugger has stopped the zygote, or may at any moment."""
@@ -88,7 +99,7 @@ class Nursery:
 
     def close(self, timeout_s: float = 5.0) -> None:
         """The zygote and every descendant of it are gone."""
-        self.control.close()
+        self._hang_up()
         try:
             self._guard.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -97,7 +108,7 @@ class Nursery:
 
     def lost(self) -> None:
         """The zygote, which has hung up, is gone, and those whom it has left are ours."""
-        self.control.close()
+        self._hang_up()
         if self.zygote is None:
             self.kill()
         self._bury()  # first: as long as it is there, it would be a stranger with children
@@ -107,13 +118,31 @@ class Nursery:
 
     def kill(self) -> None:
         """Zygote and guard are gone; workers, if there are some, are ours."""
-        if self.zygote is None:  # it has not said who it is, so it has no workers: it is all that its guard has
+        # It has not said who it is: it is the first that its guard has had. If it is gone, that is one of those whom it
+        # has left, and no worker. A guard that has been waited for has no pid any more: that may be a stranger's.
+        if self.zygote is None and self._guard.poll() is None:
             self.zygote = next(((pid, start_ticks(pid) or 0) for pid in family.children(self._guard.pid)), None)
         if self.zygote and alive(*self.zygote):
             family.send([self.zygote[0]], signal.SIGKILL)
         self._guard.kill()
         self._guard.wait()
         self._bury()
+
+    def end(self) -> None:
+        """Zygote and guard are gone, and whatever they have started; only for a zygote that has not forked workers.
+
+        Not by hanging up: it may be deep in an import. What the import has started comes to us then, as to the
+        subreaper next above, and would outlive us.
+        """
+        self.kill()
+        self.close()
+        family.end_all(grace_s=0, keep=self._before)
+
+    def _hang_up(self) -> None:
+        self.control.close()
+        if self._fate != -1:
+            os.close(self._fate)
+            self._fate = -1
 
     def _bury(self, timeout_s: float = 5.0) -> None:
         """The zygote has ended; it is our child if its guard was killed before it."""

@@ -7,6 +7,7 @@ runs no code but this and imports no app, so that it is small and hears at once.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import select
@@ -21,7 +22,7 @@ PR_SET_NAME = 15
 PATIENCE_S = 2.0  # what a zygote may take to end everything when its pool is gone; then it is frozen
 
 
-def stand(zygote: int, control: socket.socket, lifeline: int, marks: int) -> NoReturn:
+def stand(zygote: int, control: socket.socket, lifeline: int, marks: int, fate: int) -> NoReturn:
     """Never returns. Ends with the zygote's code if that ended in order: then it has left nobody."""
     control.close()  # the pool hears of the zygote's end by its end of this
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -46,6 +47,8 @@ def stand(zygote: int, control: socket.socket, lifeline: int, marks: int) -> NoR
             code = os.waitstatus_to_exitcode(os.waitpid(zygote, 0)[1])
             if code >= 0:
                 os._exit(code)
+            with contextlib.suppress(OSError):  # the pool is gone
+                os.write(fate, bytes([-code]))
             # While the pool lives it takes over those whom we have adopted, by ending us. Not before it has decided
             # to: it may be killed in this very moment.
             killed = True

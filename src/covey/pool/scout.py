@@ -10,6 +10,7 @@ import importlib
 import os
 import resource
 import select
+import signal
 import time
 from collections.abc import Callable
 from typing import Self
@@ -61,8 +62,7 @@ class Scout:
 
     def __exit__(self, *_: object) -> None:
         if nursery := self.take():
-            nursery.kill()
-            nursery.close()
+            nursery.end()
 
 
 def first(birth: Callable[[], Nursery], signals: int, app: str | None) -> tuple[Nursery, wire.Preloaded] | None:
@@ -74,8 +74,7 @@ def first(birth: Callable[[], Nursery], signals: int, app: str | None) -> tuple[
         if isinstance(told, wire.Preloaded) and told.error is None:
             return nursery, told
         code = nursery.ended() if told == "ended" else 0
-        nursery.kill()  # it may be deep in an import and would not hear us hang up
-        nursery.close()
+        nursery.end()
         if told == "signalled":
             return None
         if code is None:
@@ -84,6 +83,8 @@ def first(birth: Callable[[], Nursery], signals: int, app: str | None) -> tuple[
             why = told.error
         elif told == "late":
             why = f"the import took longer than {PRELOAD_S:g} s"
+        elif code < 0:
+            why = f"the import was killed by {signal.Signals(-code).name}"
         else:
             why = f"the import ended the process (exit code {code})"
         if app is None:

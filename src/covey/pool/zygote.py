@@ -198,9 +198,11 @@ def _explained(error: BaseException) -> str:
 def main(given: str) -> None:
     options: dict[str, Any] = msgspec.json.decode(given)
     control, preload = socket.socket(fileno=options.pop("control")), options.pop("preload")
+    fate: int = options.pop("fate")
     setting = Setting(**options)
     os.set_inheritable(setting.lifeline, False)
     control.set_inheritable(False)
+    os.set_inheritable(fate, False)
     resource.setrlimit(resource.RLIMIT_NOFILE, (setting.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     if setting.cgroup:
         cgroup.enter(setting.cgroup)  # before anybody else's code runs
@@ -213,8 +215,9 @@ def main(given: str) -> None:
         zygote = 0  # the system gives us no more processes: better without a guard than not at all
     if zygote:
         os.close(marks)
-        guard.stand(zygote, control, setting.lifeline, heard)
+        guard.stand(zygote, control, setting.lifeline, heard, fate)
     os.close(heard)
+    os.close(fate)
     Zygote(control, setting, preload=preload, marks=marks).run()
 
 
