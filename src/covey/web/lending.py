@@ -74,7 +74,8 @@ class Lending:
 
     async def _answer(self, name: str | None, lend: Lend) -> bodies.Lent | None:
         """What is being lent; under its name it is remembered, a failure is not."""
-        assert (lending := lend.lending) is not None
+        lending = lend.lending
+        assert lending is not None
         try:
             lent = await asyncio.shield(lending)
         except asyncio.CancelledError:  # he hung up; the thread lends all the same
