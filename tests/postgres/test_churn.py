@@ -209,6 +209,8 @@ def test_looks_past_what_the_server_cannot_forget_are_left_to_those_that_have_a_
     pool.beat()
     with long_transaction(server):
         churn(engine, pool, 1000)
+        monkeypatch.setattr(frontier, "SLOW_S", -1.0)
+        monkeypatch.setattr(frontier, "JOB_S", 0.0)
         statements(engine, pool, frontier.SLOW_LOOKS)
         assert engine.store._way.until > time.monotonic()
         assert statements(engine, pool, 5) > 5
@@ -222,3 +224,35 @@ def test_looks_past_what_the_server_cannot_forget_are_left_to_those_that_have_a_
     engine.store._way.until = 0.0
     until(goes_on, 60, "as quick as before")
     assert engine.store._way.is_short(time.monotonic())
+
+
+def test_looks_past_many_dead_entries_stay_one_statement_each_while_they_are_quick(
+    engine: Engine, server: Server | Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frontier, "LONG", 500)
+    monkeypatch.setattr(frontier, "SLOW_S", 60.0)  # so that they are, on any machine
+    pool = HandPool(engine)
+    pool.beat()
+    with long_transaction(server):
+        churn(engine, pool, 1000)
+        assert statements(engine, pool, 3 * frontier.SLOW_LOOKS) == 3 * frontier.SLOW_LOOKS
+        assert not engine.store._way.is_short(time.monotonic())  # it was long
+
+
+def test_where_the_server_does_not_count_slow_looks_are_left_to_those_that_have_a_frontier(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing tells them from those of a busy server."""
+    pool = HandPool(engine)
+    pool.beat()
+    engine.store.raw("select set_config('track_counts', 'off', false)")
+    try:
+        monkeypatch.setattr(frontier, "SLOW_S", 60.0)
+        assert statements(engine, pool, 5) == 5
+        assert not engine.store._way.is_short(time.monotonic())
+        monkeypatch.setattr(frontier, "SLOW_S", -1.0)
+        statements(engine, pool, frontier.SLOW_LOOKS)
+        assert engine.store._way.until > time.monotonic()
+        assert statements(engine, pool, 5) > 5
+    finally:
+        engine.store.raw("select set_config('track_counts', 'on', false)")

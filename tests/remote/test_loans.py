@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from covey.compose import open_engine
 from covey.engine.engine import Engine
+from covey.errors import Busy
 from covey.testing import command, until
 from covey.testing.faults import failpoint
 from covey.testing.serving import Served
@@ -67,13 +71,20 @@ def test_the_names_of_two_tokens_are_not_mixed_up(engine: Engine, served: Served
     assert len(pools) == 2
 
 
-def hang_up(url: str, engine: Engine, job: int, **body: object) -> None:
-    """A claim of somebody who is gone before he hears that he was lent the job."""
+@contextmanager
+def asking(url: str, **body: object) -> Iterator[None]:
+    """Somebody who has asked for a job and does not wait for the answer longer than the block lasts."""
     data = json.dumps(body).encode()
     parts = urlsplit(url)
-    with failpoint("turn.after_commit", "sleep:3"), socket.create_connection((parts.hostname, parts.port)) as asking:
+    with socket.create_connection((parts.hostname, parts.port)) as asking:
         asking.sendall(b"POST /v1/jobs/claim?wait=30 HTTP/1.1\r\nHost: localhost\r\n")
         asking.sendall(b"Content-Length: %d\r\n\r\n" % len(data) + data)
+        yield
+
+
+def hang_up(url: str, engine: Engine, job: int, **body: object) -> None:
+    """A claim of somebody who is gone before he hears that he was lent the job."""
+    with failpoint("turn.after_commit", "sleep:3"), asking(url, **body):
         until(lambda: engine.job(job).state == "processing", 20)
 
 
@@ -98,6 +109,86 @@ def test_with_a_name_it_waits_a_moment_for_who_comes_again(
     monkeypatch.setattr(lending, "NAMED_S", 0.2)
     hang_up(served.url, engine, made.id, lease_s=600, request="never again")
     until(lambda: engine.job(made.id).state == "pending", 20)
+    until(lambda: engine.pools() == [], 10)
+
+
+@BOTH
+def test_a_named_claim_that_failed_once_is_tried_anew_when_it_is_asked_again(engine: Engine, worker: Worker) -> None:
+    (made,) = engine.enqueue([command()])
+    with failpoint("turn.before_commit", "raise"):
+        for _ in range(2):
+            assert worker.ask("/v1/jobs/claim", request="mine")[0] >= 500
+    status, answer = worker.ask("/v1/jobs/claim", request="mine")
+    assert (status, answer["lent"]["job"]["id"]) == (200, made.id)
+
+
+class Slow:
+    """Lending that goes on until its asker is known to be gone, and may then fail."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, name: str, error: Exception | None = None) -> None:
+        self._begun, self._gone, self._error = threading.Event(), threading.Event(), error
+        self._lend, hand_back = getattr(lending, name), lending.Lending._hand_back
+        patch.setattr(lending, name, self._slowly)
+        patch.setattr(lending.Lending, "_hand_back", lambda *each: self._gone.set() or hand_back(*each))
+
+    def _slowly(self, *asked: Any) -> Any:
+        lent = None if self._error else self._lend(*asked)
+        self._begun.set()
+        assert self._gone.wait(20)
+        if self._error:
+            raise self._error
+        return lent
+
+    def hang_up(self, url: str, **body: object) -> None:
+        """Of the one who has asked for it; the server has noticed."""
+        with asking(url, **body):
+            assert self._begun.wait(20)
+        assert self._gone.wait(20)
+
+
+def test_a_named_claim_that_failed_after_its_asker_hung_up_is_tried_anew(
+    engine: Engine, served: Served, worker: Worker
+) -> None:
+    (made,) = engine.enqueue([command()])
+    with pytest.MonkeyPatch.context() as patch:
+        Slow(patch, "_lend", Busy("the database is busy")).hang_up(served.url, request="mine")
+    lent: list[Any] = []
+
+    def told() -> bool:  # who comes before the failure is told of it, once
+        lent.append(worker.ask("/v1/jobs/claim", request="mine"))
+        return lent[-1][0] == 200
+
+    until(told, 20)
+    assert len(lent) <= 2
+    assert lent[-1][1]["lent"]["job"]["id"] == made.id
+
+
+def test_a_loan_that_could_not_be_told_once_more_is_told_when_it_is_asked_again(engine: Engine, worker: Worker) -> None:
+    engine.enqueue([command(), command()])
+    lent = worker.ask("/v1/jobs/claim", request="mine")[1]["lent"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lending, "_still", busy)
+        assert worker.ask("/v1/jobs/claim", request="mine")[0] == 503
+    again = worker.ask("/v1/jobs/claim", request="mine")[1]["lent"]
+    assert (again["job"]["id"], again["fence"]) == (lent["job"]["id"], lent["fence"])
+
+
+def busy(*asked: object) -> None:
+    raise Busy("the database is busy")
+
+
+@BOTH
+def test_who_hangs_up_twice_under_one_name_leaves_nothing_lent(
+    engine: Engine, served: Served, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (made,) = engine.enqueue([command(max_attempts=1)])
+    hang_up(served.url, engine, made.id, lease_s=600, request="mine")
+    assert worker.ask("/v1/jobs/claim", request="mine", lease_s=600)[1]["lent"]["job"]["id"] == made.id
+    monkeypatch.setattr(lending, "NAMED_S", 0.2)
+    with pytest.MonkeyPatch.context() as patch:
+        Slow(patch, "_still").hang_up(served.url, lease_s=600, request="mine")
+    until(lambda: engine.job(made.id).state == "pending", 20)
+    assert (engine.job(made.id).attempts, engine.job(made.id).interruptions) == (0, 0)
     until(lambda: engine.pools() == [], 10)
 
 

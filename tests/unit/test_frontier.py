@@ -92,26 +92,56 @@ def test_after_several_slow_looks_the_answer_is_kept_for_twenty_times_as_long_as
     assert survey.known(102.2) is None
 
 
-def test_a_way_that_is_long_several_times_in_a_row_is_not_taken_for_a_while() -> None:
+SLOW = (100.0, 100.0 + SLOW_S * 2)
+QUICK = (100.0, 100.0 + SLOW_S / 2)
+
+
+def test_a_way_that_is_long_and_slow_several_times_in_a_row_is_not_taken_for_a_while() -> None:
     way = Way()
     for passed in (LONG * 2, LONG * 2, 0, LONG * 2, LONG * 2):
-        way.note(100.0, passed, 0)
+        way.note(*SLOW, passed, 0)
         assert way.until == 0.0
-    way.note(100.0, LONG * 2, 0)
-    assert way.until == 100.0 + SHORTCUT_S
-    assert not way.is_short(100.0)
+    way.note(*SLOW, LONG * 2, 0)
+    assert way.until == SLOW[1] + SHORTCUT_S
+    assert not way.is_short(SLOW[1])
+
+
+def test_a_long_way_is_taken_as_long_as_it_is_quick_but_not_known_to_be_short() -> None:
+    way = Way()
+    for _ in range(SLOW_LOOKS * 2):
+        way.note(*QUICK, LONG * 100, 0)
+    assert way.until == 0.0
+    assert not way.is_short(QUICK[1])
+
+
+def test_a_short_way_is_taken_however_slow_it_is() -> None:
+    way = Way()
+    for _ in range(SLOW_LOOKS * 2):
+        way.note(*SLOW, LONG, 0)
+    assert way.until == 0.0
+    assert way.is_short(SLOW[1])
+
+
+def test_where_nobody_counts_entries_a_slow_way_is_not_taken_and_a_quick_one_is() -> None:
+    way = Way()
+    for looked in (QUICK, QUICK, QUICK, SLOW, SLOW, QUICK, SLOW, SLOW):
+        way.note(*looked, None, 0)
+        assert way.until == 0.0
+        assert not way.is_short(looked[1])
+    way.note(*SLOW, None, 0)
+    assert way.until == SLOW[1] + SHORTCUT_S
 
 
 def test_entries_of_jobs_that_were_found_do_not_make_a_way_long() -> None:
     way = Way()
     for _ in range(SLOW_LOOKS):
-        way.note(100.0, LONG + 1000, 1000)
+        way.note(100.0, 110.0, LONG + 1000, 1000)
     assert way.until == 0.0
 
 
 def test_that_a_way_is_short_is_known_for_a_second_and_nothing_is_known_at_first() -> None:
     way = Way()
     assert not way.is_short(100.0)
-    way.note(100.0, 3, 0)
+    way.note(100.0, 100.0, 3, 0)
     assert way.is_short(100.0 + LASTS_S / 2)
     assert not way.is_short(100.0 + LASTS_S)

@@ -6,8 +6,8 @@ become slow, the next ones begin where the last one found something, or behind t
 the long way is taken only every second. What comes in before the frontier meanwhile (a retry, a child, another
 priority) waits that long.
 
-A busy machine makes looks slow as well, and then all this only costs. So time counts only where nobody has counted the
-entries: a turn in one message does.
+A busy machine makes looks slow as well, and then all this only costs. So time counts only where the way is not known to
+be short: a turn in one message counts the entries, if the server does (``track_counts``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ JOB_S = 0.0002  # more for each job that is found
 SLOW_LOOKS = 3  # in a row: a busy server alone is no reason
 LASTS_S = 1.0
 SHARE = 20  # the long way may take a twentieth of the time
-LONG = 10_000  # entries that lead nowhere: some 20 ms where the server has nothing else to do
+LONG = 10_000  # entries that lead nowhere: fewer do not make a look slow
 SHORTCUT_S = 10.0
 
 Looked = Callable[[float], tuple[float, float]]  # of a look that began then: from when to when it counts
@@ -70,22 +70,22 @@ class Frontier(Struct):
 class Way(Struct):
     """To the first job, as turns in one message find it.
 
-    They cannot begin anywhere else. So once it has become long they are left for a while to turns that have a frontier;
-    a long while, for those have slow looks of their own.
+    They cannot begin anywhere else. So once it is long, and slow for that, they are left for a while to turns that have
+    a frontier; a long while, for those have slow looks of their own. A long way that is quick is still the quickest,
+    and a short one that is slow is so because the machine is busy.
     """
 
-    long: int = 0
+    slow: int = 0
     until: float = 0.0  # not taken
     short_until: float = 0.0
 
-    def note(self, now: float, passed: int, jobs: int) -> None:
-        """So many entries were passed for so many jobs."""
-        if passed <= LONG + jobs:
-            self.long, self.short_until = 0, now + LASTS_S
-            return
-        self.long, self.short_until = self.long + 1, 0.0
-        if self.long >= SLOW_LOOKS:
-            self.until = now + SHORTCUT_S
+    def note(self, began: float, ended: float, passed: int | None, jobs: int) -> None:
+        """So long took a turn that passed so many entries for so many jobs. None: nobody counts, so time alone does."""
+        is_short = passed is not None and passed <= LONG + jobs
+        self.short_until = ended + LASTS_S if is_short else 0.0
+        self.slow = self.slow + 1 if not is_short and is_slow(ended - began, jobs) else 0
+        if self.slow >= SLOW_LOOKS:
+            self.until = ended + SHORTCUT_S
 
     def is_short(self, now: float) -> bool:
         """Known to be, so that who is slow is so for another reason."""

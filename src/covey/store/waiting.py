@@ -214,7 +214,7 @@ class Waiting:
         if not rows:
             return Taken(None, 0, 0, [])
         *found, lanes, ended, queue, kind, passed = msgspec.json.decode(rows.pop()[2])
-        self._way.note(time.monotonic(), passed, len(rows))
+        self._way.note(began, time.monotonic(), passed, len(reports) + len(rows))
         return Taken(tuple(found), lanes, ended, claims_of(rows, queue, kind))
 
     def _pending(self, lane: Lane, limit: int, suffix: str) -> Tuples:

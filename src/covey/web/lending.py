@@ -57,49 +57,63 @@ class Lending:
 
     async def _again(self, name: str | None, ask: bodies.ClaimAsk) -> bodies.Lent | None:
         """What was lent under that name and is so still: its answer was lost."""
-        if name is None or (before := self._named.pop(name, None)) is None:
+        if name is None or (before := self._named.pop(name, None)) is None or before.failed():
             return None
         lend = self._named[name] = Lend(before.lending, before.loan)  # who hung up does not hand it back any more
-        lent = None if lend.lending is None else await asyncio.shield(lend.lending)
-        if lend.loan is not None:
-            lent = await self._desk.ask(lambda engine: _still(engine, lend.loan, ask))
-        self._remember(name, lend, lent)
-        return lent
+        if (loan := lend.loan) is not None:
+            lend.lending = asyncio.ensure_future(self._desk.ask(lambda engine: _still(engine, loan, ask)))
+        return await self._answer(name, lend)
 
     async def _lend(self, name: str | None, ask: bodies.ClaimAsk) -> bodies.Lent | None:
-        lending = asyncio.ensure_future(self._desk.ask(lambda engine: _lend(engine, ask)))
-        lend = Lend(lending)
+        lend = Lend(asyncio.ensure_future(self._desk.ask(lambda engine: _lend(engine, ask))))
         if name is not None:
             if len(self._named) >= MOST_NAMED:
                 del self._named[next(iter(self._named))]
             self._named[name] = lend
+        return await self._answer(name, lend)
+
+    async def _answer(self, name: str | None, lend: Lend) -> bodies.Lent | None:
+        """What is being lent; under its name it is remembered, a failure is not."""
+        lending = lend.lending
+        assert lending is not None
         try:
             lent = await asyncio.shield(lending)
         except asyncio.CancelledError:  # he hung up; the thread lends all the same
-            leaving = asyncio.ensure_future(self._hand_back(name, lending))
+            leaving = asyncio.ensure_future(self._hand_back(name, lend, lending))
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)
             raise
-        self._remember(name, lend, lent)
+        except Exception:
+            self._forget(name, lend)
+            raise
+        # Who asked under the same name meanwhile and hung up must not hand back what this one is told of.
+        if name is not None and (known := self._named.get(name)) is not None and known.lending is lending:
+            if lent is None:
+                del self._named[name]
+            else:  # by its numbers alone: a job can be large
+                known.lending, known.loan = None, (lent.job.id, lent.pool, lent.fence, lent.attempt, lent.timeout_s)
         return lent
 
-    def _remember(self, name: str | None, lend: Lend, lent: bodies.Lent | None) -> None:
-        """By its numbers alone: a job can be large."""
+    def _forget(self, name: str | None, lend: Lend) -> None:
+        """The next who asks under that name does not hear of this failure; what was lent before it stays his."""
         if name is None or self._named.get(name) is not lend:
             return
-        if lent is None:
+        if lend.loan is None:
             del self._named[name]
         else:
-            lend.lending, lend.loan = None, (lent.job.id, lent.pool, lent.fence, lent.attempt, lent.timeout_s)
+            lend.lending = None
 
-    async def _hand_back(self, name: str | None, lending: asyncio.Future[bodies.Lent | None]) -> None:
+    async def _hand_back(self, name: str | None, lend: Lend, lending: asyncio.Future[bodies.Lent | None]) -> None:
         """What was lent in the moment in which its asker hung up is to be had again; with a name he may ask for it."""
-        lent = await lending
+        try:
+            lent = await lending
+        except Exception:  # nobody is there to be told
+            self._forget(name, lend)
+            return
         if name is not None:
-            lend = self._named.get(name)
             if lent is not None:
                 await asyncio.sleep(NAMED_S)
-            if lend is None or lend.lending is not lending or self._named.get(name) is not lend:
+            if self._named.get(name) is not lend or lend.lending is not lending:
                 return  # he did
             del self._named[name]
         if lent is not None:
@@ -108,10 +122,18 @@ class Lending:
 
 
 class Lend(Struct, eq=False):
-    """One act of lending: under way, or (job, pool, fence, attempt, time-out) of what was lent."""
+    """One act of lending: under way, or (job, pool, fence, attempt, time-out) of what was lent; both while that is told
+    once more.
+    """
 
     lending: asyncio.Future[bodies.Lent | None] | None
     loan: tuple[int, int, int, int, float | None] | None = None
+
+    def failed(self) -> bool:
+        """Nothing came of it."""
+        if self.loan is not None or self.lending is None or not self.lending.done():
+            return False
+        return self.lending.cancelled() or self.lending.exception() is not None
 
 
 def _lend(engine: Engine, ask: bodies.ClaimAsk) -> bodies.Lent | None:
