@@ -704,6 +704,18 @@ order by tree_deadline_at limit :limit
 -- Begun at an instant ahead, and as long as they were to last has passed since that was noticed.
 select name from {queues} where paused_at > :ahead and :noticed_at + resume_at - paused_at <= :now
 
+-- name: missed_ahead
+-- Of those two, what should have been over before: it began after that was noticed.
+select 1 from {queues} where paused_at > :ahead and :noticed_at + resume_at - paused_at <= :before
+union all
+select 1 where exists (
+    select 1 from {jobs}
+    where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')
+      and tree_deadline_at - cast(tree_timeout_s * 1000000 as bigint) > :ahead
+      and coalesce(run_at < tree_deadline_at - cast(tree_timeout_s * 1000000 as bigint), true)
+      and :noticed_at + cast(tree_timeout_s * 1000000 as bigint) <= :before)
+limit 1
+
 -- name: ahead
 -- What lies ahead of a clock: a few rows, or the end of an index.
 select 'duty' as what, name, next_at as at from {duties} where next_at > :late and name <> 'copy'
