@@ -313,6 +313,22 @@ def test_what_a_client_ahead_has_begun_lasts_as_long_as_was_asked(
     assert not any(queue.paused for queue in engine.queues())
 
 
+def test_a_request_of_a_client_ahead_is_known_for_an_hour_long_after_another_clock_was(
+    engine: Engine, pool: HandPool, other: HandPool, clock: FakeClock
+) -> None:
+    with ahead(clock, pool):
+        pass
+    tend(clock, other, pool)
+    clock.advance(2 * DAY)
+    tend(clock, other, pool)
+    clock.advance(JUMP_S)
+    (first,) = engine.enqueue([command()], request="r")
+    clock.advance(-JUMP_S)
+    tend(clock, other, pool, for_s=3000)
+    (again,) = engine.enqueue([command()], request="r")
+    assert again.id == first.id
+
+
 def test_status_says_that_a_clock_was_ahead_and_what_it_has_written(
     engine: Engine, pool: HandPool, other: HandPool, clock: FakeClock
 ) -> None:

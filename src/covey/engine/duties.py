@@ -196,7 +196,8 @@ def _is_news(store: Store, noticed_at: int, now: int) -> bool:
     ahead = now + SLACK
     if noticed_at == NEVER:
         return bool(store.ask("ahead", ahead=ahead, late=ahead + PERIOD))
-    return bool(store.ask("missed_ahead", ahead=ahead, noticed_at=noticed_at, before=now - FRESH))
+    since = {"noticed_at": noticed_at, "before": now - FRESH, "kept": requests.KEPT}
+    return bool(store.ask("missed_ahead", ahead=ahead, **since))
 
 
 def _mend(store: Store, noticed_at: int, trees: Trees) -> int:
