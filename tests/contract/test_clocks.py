@@ -111,6 +111,7 @@ def test_what_failed_ahead_is_tried_again_after_its_own_back_off(
         pool.turn(report(pool.claim_one(), "snooze", after_s=600))
     assert [engine.job(id).state for id in (plain, later, snoozed)] == ["failed", "failed", "scheduled"]
     other.beat()
+    tend(clock, other, for_s=124)
     assert other.claim(9) == []
     clock.advance(3)
     (claim,) = other.claim(9)
@@ -138,7 +139,7 @@ def test_what_fails_ahead_after_others_have_noticed_is_mended_as_well(
     pool.fail(claim)
     clock.advance(-JUMP_S)
     assert engine.job(made.id).state == "failed"
-    tend(clock, other, for_s=62)
+    tend(clock, other, for_s=155)
     assert other.claim_one().id == made.id
 
 
@@ -236,6 +237,96 @@ def test_a_clock_that_was_behind_for_a_while_takes_nothing_away(
     assert engine.enqueue([command(tree_timeout_s=3600)], request="r")[0].id == made.id
     assert "held" in [queue.name for queue in engine.queues() if queue.paused]
     assert len(engine.events()) >= events
+
+
+def test_a_clock_that_was_behind_for_a_minute_hurries_no_back_off_and_no_snooze(
+    engine: Engine, pool: HandPool, other: HandPool, clock: FakeClock
+) -> None:
+    made = [made.id for made in engine.enqueue([command(), command(priority=-1)])]
+    pool.fail(pool.claim_one(), after_s=DAY)
+    pool.turn(report(pool.claim_one(), "snooze", after_s=7 * DAY))
+    pool.beat()
+    before = [engine.job(id).run_at for id in made]
+    clock.advance(-300 * DAY)
+    tend(clock, other, for_s=62)
+    clock.advance(300 * DAY)
+    tend(clock, other, for_s=200)
+    assert [engine.job(id).run_at for id in made] == before
+
+
+def test_one_pool_of_two_that_is_behind_hurries_no_back_off(
+    engine: Engine, pool: HandPool, other: HandPool, clock: FakeClock
+) -> None:
+    (made,) = engine.enqueue([command()])
+    pool.fail(pool.claim_one(), after_s=DAY)
+    before = engine.job(made.id).run_at
+    for _ in range(8):
+        pool.beat()
+        clock.advance(-300 * DAY)
+        other.beat()
+        clock.advance(300 * DAY + 31)
+    assert pool.claim(9) == []
+    assert engine.job(made.id).run_at == before
+
+
+def test_what_ended_ahead_a_second_time_is_kept_as_long_as_was_asked(
+    engine: Engine, pool: HandPool, other: HandPool, clock: FakeClock
+) -> None:
+    engine.set_setting("keep_completed_seconds", "3600")
+    with ahead(clock, pool):
+        pass
+    tend(clock, other, pool)
+    clock.advance(2 * DAY)
+    other.beat()
+    pool.beat()
+    (made,) = engine.enqueue([command()])
+    claim = pool.claim_one()
+    with ahead(clock, pool, claim):
+        pool.succeed(claim)
+        clock.advance(31)
+        pool.beat()
+        clock.advance(-31)
+    tend(clock, other, for_s=93)
+    assert is_there(engine, made.id)
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["the first time", "long after another"])
+def test_what_a_client_ahead_has_begun_lasts_as_long_as_was_asked(
+    engine: Engine, pool: HandPool, other: HandPool, clock: FakeClock, before: bool
+) -> None:
+    """No pool's clock was ahead, so no duty tells of it."""
+    if before:
+        with ahead(clock, pool):
+            pass
+        tend(clock, other, pool)
+        clock.advance(2 * DAY)
+        tend(clock, other, pool)
+    clock.advance(JUMP_S)
+    (late,) = engine.enqueue([command(tree_timeout_s=600, queue="unserved")])
+    engine.pause("default", for_s=600)
+    clock.advance(-JUMP_S)
+    tend(clock, other, pool, for_s=560)
+    assert engine.job(late.id).state == "pending"
+    assert [queue.name for queue in engine.queues() if queue.paused] == ["default"]
+    tend(clock, other, pool, for_s=93)
+    assert engine.job(late.id).state == "dead"
+    assert not any(queue.paused for queue in engine.queues())
+
+
+def test_a_request_of_a_client_ahead_is_known_for_an_hour_long_after_another_clock_was(
+    engine: Engine, pool: HandPool, other: HandPool, clock: FakeClock
+) -> None:
+    with ahead(clock, pool):
+        pass
+    tend(clock, other, pool)
+    clock.advance(2 * DAY)
+    tend(clock, other, pool)
+    clock.advance(JUMP_S)
+    (first,) = engine.enqueue([command()], request="r")
+    clock.advance(-JUMP_S)
+    tend(clock, other, pool, for_s=3000)
+    (again,) = engine.enqueue([command()], request="r")
+    assert again.id == first.id
 
 
 def test_status_says_that_a_clock_was_ahead_and_what_it_has_written(

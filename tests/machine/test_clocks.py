@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from covey.core.clocks import FRESH, SLACK, age_s, is_ahead, is_awaited, is_fresh
+from covey.core.clocks import FRESH, LOOKED, SLACK, age_s, has_stood, is_ahead, is_awaited
 from covey.core.machine import SECOND
 
 NOW = 1_000_000 * SECOND
@@ -28,8 +28,9 @@ def test_an_age_is_negative_only_for_what_lies_ahead() -> None:
     assert age_s(NOW + 500 * SECOND, NOW) == -500.0
 
 
-def test_what_was_noticed_is_fresh_for_two_minutes_whichever_clock_noticed_it() -> None:
-    assert is_fresh(NOW - FRESH, NOW)
-    assert is_fresh(NOW + FRESH, NOW)
-    assert not is_fresh(NOW - FRESH - 1, NOW)
-    assert not is_fresh(NOW + FRESH + 1, NOW)
+@pytest.mark.parametrize(
+    ("age", "stood"),
+    [(-FRESH - 1, False), (0, False), (FRESH, False), (FRESH + 1, True), (LOOKED, True), (LOOKED + 1, False)],
+)
+def test_a_notice_counts_once_it_has_stood_for_a_while_by_the_same_clock(age: int, stood: bool) -> None:
+    assert has_stood(NOW - age, NOW) is stood

@@ -11,7 +11,8 @@ from .machine import SECOND
 
 SLACK = 60 * SECOND  # clocks differ, and are set right in small steps
 NEVER = 1 << 60  # noticed: not so far
-FRESH = 120 * SECOND  # so long after it was noticed, whoever is ahead may have written more
+FRESH = 120 * SECOND  # so long after it was noticed, it may be the own clock that is wrong, and soon right again
+LOOKED = 600 * SECOND  # so long after it was noticed, back-offs are looked at: that reads all that wait
 
 
 def is_awaited(at: int, now: int, period: int) -> bool:
@@ -29,6 +30,9 @@ def age_s(at: int, now: int) -> float:
     return seconds if is_ahead(at, now) else max(0.0, seconds)
 
 
-def is_fresh(noticed_at: int, now: int) -> bool:
-    """Whether a clock that was ahead may still be at work."""
-    return abs(now - noticed_at) <= FRESH
+def has_stood(noticed_at: int, now: int) -> bool:
+    """Whether that a clock was ahead has been true for a while, by this clock, and not for long.
+
+    A notice in the future, or of long ago, was written by another clock: it says nothing.
+    """
+    return FRESH < now - noticed_at <= LOOKED

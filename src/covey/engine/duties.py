@@ -7,7 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 from .. import config
-from ..core.clocks import NEVER, SLACK, is_fresh
+from ..core.clocks import FRESH, NEVER, SLACK, has_stood
 from ..core.machine import SECOND, Signal, decide
 from ..env import failpoint
 from ..store.store import Store
@@ -170,7 +170,12 @@ def heal(store: Store, now: int, rng: Random) -> int:
     if duty is None:
         return 0
     trees = Trees(store, now, rng)
-    mended = 0 if duty.noticed_at == NEVER else _mend(store, duty.noticed_at, trees)
+    mended = 0
+    if _is_news(store, duty.noticed_at, now):
+        duty = Duty(now, now)
+        store.ask("set_duty_cursor", name="heal", cursor=now, next_at=now + PERIOD)
+    elif duty.noticed_at != NEVER:
+        mended = _mend(store, duty.noticed_at, trees)
     stuck = [row[0] for row in store.ask("stuck_parents", limit=BATCH)]
     store.lock_trees(stuck)
     for id in stuck:
@@ -183,6 +188,18 @@ def heal(store: Store, now: int, rng: Random) -> int:
     return max(len(stuck), mended)
 
 
+def _is_news(store: Store, noticed_at: int, now: int) -> bool:
+    """Whether something lies ahead that was not there when that was noticed: a client has a clock as well.
+
+    What should have been over for a while, and was left alone by those who looked, has come since.
+    """
+    ahead = now + SLACK
+    if noticed_at == NEVER:
+        return bool(store.ask("ahead", ahead=ahead, late=ahead + PERIOD))
+    since = {"noticed_at": noticed_at, "before": now - FRESH, "kept": requests.KEPT}
+    return bool(store.ask("missed_ahead", ahead=ahead, **since))
+
+
 def _mend(store: Store, noticed_at: int, trees: Trees) -> int:
     """What a clock that was ahead has put off lasts no longer than it should have, since that was noticed. How many."""
     now, ahead = trees.now, trees.now + SLACK
@@ -190,7 +207,7 @@ def _mend(store: Store, noticed_at: int, trees: Trees) -> int:
         store.ask("resume_queue", name=name)
         store.event("resumed", now=now, text=f"{name}: {AHEAD}")
     trees.expire(BATCH, noticed_at)
-    if not is_fresh(noticed_at, now):
+    if not has_stood(noticed_at, now):
         return 0
     mended = [row[0] for row in store.ask("mend_runs", now=now, ahead=ahead, limit=BATCH)]
     for id in mended:

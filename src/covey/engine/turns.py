@@ -372,9 +372,9 @@ class Turns(Reports):
         if clocks.is_awaited(self._duties_at, now, duties.PERIOD):
             return False
         done = (
+            duties.heal(self.store, now, self.rng),  # first: the others judge by what it has noticed
             duties.prune(self.store, now),
             duties.forget_requests(self.store, now),
-            duties.heal(self.store, now, self.rng),
         )
         more = duties.BATCH in done
         self._duties_at = now if more else now + duties.PERIOD

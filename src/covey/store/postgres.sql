@@ -61,11 +61,14 @@ order by id
 for update skip locked
 
 -- name: take_duty
--- differs because who comes second does not wait: the duty is being done.
-update {duties} set next_at = :next_at, cursor = case when :notes and next_at > :late then :now else cursor end
-where name = (select name from {duties} where name = :name and (next_at <= :now or next_at > :late)
-              for no key update skip locked)
-returning cursor, (select cursor from {duties} noticed where noticed.name = 'heal')
+-- differs because who comes second does not wait: the duty is being done. What another one notices just now is not seen yet,
+-- so a duty that was put off ahead tells of it by itself.
+update {duties} set next_at = :next_at, cursor = case when :notes and due.next_at > :late then :now else cursor end
+from (select name, next_at from {duties} where name = :name and (next_at <= :now or next_at > :late)
+      for no key update skip locked) as due
+where {duties}.name = due.name
+returning cursor, case when due.next_at > :late then :now
+                       else (select noticed.cursor from {duties} noticed where noticed.name = 'heal') end
 
 -- name: mend_runs
 -- differs because a job that somebody else is about to promote is left to them.

@@ -695,7 +695,7 @@ returning id
 -- Counted from an instant ahead, although nothing was to begin then; and as long as the tree may take has passed since.
 select id, tree_timeout_s from {jobs}
 where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')
-  and tree_deadline_at - cast(tree_timeout_s * 1000000 as bigint) > :ahead
+  and tree_deadline_at > :ahead and tree_deadline_at - cast(tree_timeout_s * 1000000 as bigint) > :ahead
   and coalesce(run_at < tree_deadline_at - cast(tree_timeout_s * 1000000 as bigint), true)
   and :noticed_at + cast(tree_timeout_s * 1000000 as bigint) <= :now
 order by tree_deadline_at limit :limit
@@ -703,6 +703,21 @@ order by tree_deadline_at limit :limit
 -- name: pauses_ahead
 -- Begun at an instant ahead, and as long as they were to last has passed since that was noticed.
 select name from {queues} where paused_at > :ahead and :noticed_at + resume_at - paused_at <= :now
+
+-- name: missed_ahead
+-- Of those two, and of requests, what should have been over before: it began after that was noticed.
+select 1 from {queues} where paused_at > :ahead and :noticed_at + resume_at - paused_at <= :before
+union all
+select 1 where exists (
+    select 1 from {jobs}
+    where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')
+      and tree_deadline_at > :ahead
+      and tree_deadline_at - cast(tree_timeout_s * 1000000 as bigint) > :ahead
+      and coalesce(run_at < tree_deadline_at - cast(tree_timeout_s * 1000000 as bigint), true)
+      and :noticed_at + cast(tree_timeout_s * 1000000 as bigint) <= :before)
+union all
+select 1 where cast(:noticed_at as bigint) + :kept <= :before and exists (select 1 from {requests} where at > :ahead)
+limit 1
 
 -- name: ahead
 -- What lies ahead of a clock: a few rows, or the end of an index.
