@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from covey.finding import found as find_server
 from covey.testing.pools import RunningPool, Watch
 from covey.testing.until import until
 
@@ -132,6 +133,8 @@ def test_a59_what_a_killed_supervisor_left_is_removed_at_the_next_start(yard: Ha
     words = [word for label in labels.split() for word in ("--label", label)]
     docker.ask("create", "--name", "only-created", *words, IMAGE, "true")
     first.kill()
+    # Its server goes with it; until then it would be found, and those who work through it used.
+    until(lambda: find_server(f"{yard.db}-covey") is None, 30, "the server has ended")
     second = supervise(yard, "--worker", "default=1")
     assert not {*left, "only-created"} & {*docker.ours(yard)}
     assert interruptions(yard, job) == [
