@@ -35,9 +35,11 @@ settings.register_profile(
 )
 settings.load_profile("covey")
 
-# A shell that runs something in the background has it ignore Ctrl-C, and what ignores it passes that on.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell that runs something in the background has it ignore Ctrl-C, `nohup` has it ignore a hang-up, and who ignores a
+# signal passes that on: a `covey run` that ends with its terminal could not be shown.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
