@@ -30,13 +30,13 @@ proof: setup
 
 # make torture [MINUTES=…] [STORE=sqlite|postgres|http] [SEED=…] [KILLS=… JOBS=…] [REPORT=page.md]: docs/proof.md
 torture: setup
-	$(BIN)/python -m covey.testing.torture $(if $(STORE),--store $(STORE)) $(if $(MINUTES),--minutes $(MINUTES)) \
+	$(BIN)/python -m tools.torture $(if $(STORE),--store $(STORE)) $(if $(MINUTES),--minutes $(MINUTES)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) $(if $(JOBS),--jobs $(JOBS)) \
 		$(if $(REPORT),--report $(REPORT))
 
 # Bugs planted one by one; each must be caught.
 mutants: setup
-	$(BIN)/python -m covey.testing.torture.mutants
+	$(BIN)/python -m tools.torture.mutants
 
 # Small bugs in core/ and engine/, one at a time: how many do the tests notice? SAMPLE=600 draws so many, FILE=core/tree.py
 # takes one file, ONLY=survived those that the last run did not notice. docs/mutation.md

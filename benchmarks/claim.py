@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from covey.compose import open_engine
 from covey.core.model import PoolInfo, Report, Turn, Want
 from covey.engine.engine import Engine
+from covey.open import open_engine
 
 from . import ground
 from .report import Figure

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.kit.lacking import Lacking
 from tests.world.real_engine import IMAGE, HarbourYard, RealEngine, need_engine
 
-from covey.testing.lacking import Lacking
 from covey.testing.until import until
 
 from .report import Figure, Remark

@@ -20,12 +20,12 @@ from random import Random
 from typing import Any
 
 import apsw
+from tests.kit import HandPool, child, python_task
 
-from covey.compose import open_engine
 from covey.core.model import Report, Want
 from covey.engine.engine import Engine
-from covey.testing import HandPool, child, python_task
-from covey.worker import wire
+from covey.open import open_engine
+from covey.worker import messages
 
 from .report import Figure, Remark
 
@@ -90,9 +90,9 @@ def frames(engine: Engine, pool: HandPool, jobs: int) -> None:
     engine.enqueue([python_task("t", "x" * 100)])
     claim = pool.claim_one()
     for serial in range(jobs):
-        wire.decode_dispatch(wire.encode(wire.Dispatch(serial, False, claim)))
+        messages.decode_dispatch(messages.encode(messages.Dispatch(serial, False, claim)))
         report = Report(claim.id, claim.fence, "success", START, START, "w1")
-        wire.unframe(bytearray(wire.frame(wire.Done(serial, report))))
+        messages.unframe(bytearray(messages.frame(messages.Done(serial, report))))
 
 
 QUEUES = {drain: 1, drain_queues: 20}  # that are full before the work begins
@@ -219,7 +219,7 @@ def main() -> None:
         case ["--work", name, jobs]:
             _work(name, int(jobs))
         case ["--record"]:
-            from covey.testing.postgres import Server
+            from tests.kit.postgres import Server
 
             server = Server()
             try:

@@ -3,7 +3,7 @@
 none    SQLite's busy handler, which sleeps and retries
 flock   one flock on a side file around each transaction
 fcntl   one fcntl lock, the same way
-covey   the two-stage fcntl gate of covey.store.gate
+covey   the two-stage fcntl gate of covey.store.sqlite.gate
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from covey.store.gate import Gate
+from covey.store.sqlite.gate import Gate
 
 from . import ground, raw
 from .report import Figure

@@ -16,7 +16,7 @@ from typing import Any
 
 import apsw
 
-from covey.compose import open_engine
+from covey.open import open_engine
 from covey.task import Task
 
 from . import tasks

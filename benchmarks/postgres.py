@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psycopg
+from tests.kit.postgres import Server
 
-from covey.compose import open_engine
-from covey.testing.postgres import Server
+from covey.open import open_engine
 
 from . import contest, contestants, ground, tasks
 from .contestants import COVEY, PEERS
@@ -99,7 +99,7 @@ def fill(server: Server, jobs: int) -> str:
 COUNTED = """
 import sys
 from covey.cli.main import main
-from covey.engine.turns import Turns
+from covey.engine.turn import Turns
 
 path, leave = sys.argv[1], Turns.leave
 

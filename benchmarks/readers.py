@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 import psutil
 import psycopg
 
-from covey.compose import open_engine
 from covey.core.model import Spec
+from covey.open import open_engine
 from covey.remote.remote import Remote
 
 from . import ground, postgres, tasks

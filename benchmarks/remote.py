@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from covey.core import bodies, wire
+from covey.core import bodies, endpoints
 from covey.core.model import PoolInfo
 from covey.remote.remote import Remote
 
@@ -174,8 +174,8 @@ def _idlers(url: str, count: int) -> Iterator[None]:
 async def _wait_for_ever(host: str, port: int, pool: int) -> None:
     body = msgspec.msgpack.encode(bodies.Wait(queues=("elsewhere",), timeout_s=BEAT_S))
     head = (
-        f"POST /v1/pools/{pool}/wait HTTP/1.1\r\nHost: localhost\r\nContent-Type: {wire.MSGPACK}\r\n"
-        f"Accept: {wire.MSGPACK}\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"POST /v1/pools/{pool}/wait HTTP/1.1\r\nHost: localhost\r\nContent-Type: {endpoints.MSGPACK}\r\n"
+        f"Accept: {endpoints.MSGPACK}\r\nContent-Length: {len(body)}\r\n\r\n"
     ).encode()
     reader, writer = await asyncio.open_connection(host, port)
     while True:

@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 
 from covey.env import start_ticks
-from covey.worker import family
+from covey.system import process_tree
 
 from . import ground
 from .report import Figure
@@ -23,19 +23,19 @@ APP = "benchmarks.sizeable:app"
 LIMIT_S = 120.0
 
 # What a worker consists of, in an interpreter of its own: the same modules, the same app, ready to be given jobs.
-COMMAND_WORKER = "import covey.pool.zygote, covey.worker.commands"
+COMMAND_WORKER = "import covey.worker.zygote, covey.worker.command_worker"
 PYTHON_WORKER = f"""
-import covey.pool.zygote, covey.worker.functions
+import covey.worker.zygote, covey.worker.sync_worker
 from covey.worker.main import load_tasks
 load_tasks({APP!r})
 """
 # The same where every worker is a process of its own that opens the queue and registers there, as a pool does for all.
 REGISTERED_WORKER = """
 import os
-from covey.compose import open_engine
+from covey.open import open_engine
 from covey.core.model import PoolInfo
 from covey.env import boot, hostname, start_ticks
-import covey.worker.commands
+import covey.worker.command_worker
 engine, pid = open_engine(os.environ["COVEY_DB"]), os.getpid()
 engine.register(
     PoolInfo(name=f"w-{pid}", host=hostname(), boot=boot(), pid=pid, ticks=start_ticks(pid) or 0, queues=None,
@@ -175,7 +175,7 @@ def _memory_of_a_pool() -> float:
         db = ground.connect(url)
         with Pool(url, 16, app=True) as pool:
             workers = _until_shown(db, pool, 33)
-            (zygote,) = family.children(pool.process.pid)
+            (zygote,) = process_tree.children(pool.process.pid)
             found = sum(pss(pid) for pid in (zygote, *workers)) / len(workers) * 16
         db.close()
     return found
@@ -207,7 +207,7 @@ def _stop(number: signal.Signals) -> float:
         db = ground.connect(url)
         with Pool(url, 16) as pool:
             _until_shown(db, pool, 16)
-            everybody = [pool.process.pid, *family.descendants(pool.process.pid)]
+            everybody = [pool.process.pid, *process_tree.descendants(pool.process.pid)]
             began = time.monotonic()
             pool.process.send_signal(number)
             while any(start_ticks(pid) is not None for pid in everybody):

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 import psutil
-
-from covey.testing.postgres import Server
+from tests.kit.postgres import Server
 
 from . import environments, ground
 from .peers import trace

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
+from tests.kit.running import memory
 
-from covey.compose import open_engine
 from covey.engine.engine import Engine
-from covey.testing.pools import memory
+from covey.open import open_engine
 
 from . import ground, tasks
 from .report import Figure, Remark

@@ -17,13 +17,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from covey import env
-from covey.compose import open_dialect
 from covey.engine.engine import Engine
+from covey.open import open_dialect
 from covey.store import migrate
 from covey.store.store import Store
-from covey.testing import FakeClock, HandPool
-from covey.testing.lacking import Lacking
-from covey.testing.postgres import Given, Schema, Server, a_server
+from covey.testing import FakeClock
+from tests.kit import HandPool
+from tests.kit.lacking import Lacking
+from tests.kit.postgres import Given, Schema, Server, a_server
 
 T = TypeVar("T")
 NOT_RUN, NOT_RUN_PROGRAM = "NOT RUN: ", "NOT RUN "  # … for lack of a program

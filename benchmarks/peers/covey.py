@@ -41,7 +41,7 @@ class Queue(Peer):
     keeps = "the row and its run, until pruned"
 
     def open(self) -> None:
-        from covey.compose import open_engine
+        from covey.open import open_engine
 
         open_engine(os.environ["COVEY_DB"]).close()
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from .transaction import Transaction as Transaction
     from .worker.children import Children as Children
     from .worker.context import Context as Context
-    from .worker.spawning import Spawned as Spawned
+    from .worker.spawns import Spawned as Spawned
 
 _ERRORS = (
     "Abort Busy ContainerError CoveyError Duplicate Forbidden Gone InvalidInput JobFailed LeaseLost NoQueue "
@@ -60,7 +60,7 @@ _ROOMS = {
     "Context": ".worker.context",
     "Covey": ".app",
     "Job": ".job",
-    "Spawned": ".worker.spawning",
+    "Spawned": ".worker.spawns",
     "Task": ".task",
     "Transaction": ".transaction",
 } | dict.fromkeys(_ERRORS.split(), ".errors")

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
+from .arguments import encode
 from .connection import Connection, absolute
 from .core.specs import shell_spec, task_spec
 from .errors import InvalidInput
-from .function import encode
 from .job import Job
 from .options import JobOptions, job_options
 from .task import Task, TaskDecorator

@@ -58,7 +58,7 @@ class Connection:
     def _open(self) -> Client:
         with self._lock:
             if self._client is None:
-                from .compose import open_client  # here, because a program may declare tasks and never enqueue one
+                from .open import open_client  # here, because a program may declare tasks and never enqueue one
 
                 self._client = open_client(self.url, token=self.token)
             return self._client

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 
 from msgspec.structs import replace
 
-from . import config
+from . import settings as config
+from .arguments import Arguments, check_function
 from .core.check import check_spec
 from .core.specs import task_spec
 from .errors import InvalidInput
-from .function import Arguments, check_function
 from .job import Call, Job
 from .options import JobOptions, TaskOptions, job_options, task_options
 from .transaction import Transaction, asubmit, submit

@@ -149,7 +149,7 @@ async def asubmit(connection: Connection, tx: object, enqueue: Enqueue[R_co]) ->
     import asyncio
 
     await asyncio.to_thread(lambda: _lender(connection.client).check_lendable())
-    from .store.bridge import across  # drivers, which others need not have
-    from .store.lenders import lend_async
+    from .store.postgres.bridge import across  # drivers, which others need not have
+    from .store.postgres.lenders import lend_async
 
     return await across(await lend_async(tx), enqueue)

@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 
 from covey import Covey
-from covey.compose import open_engine
 from covey.core.ports import Source
-from covey.testing import HandPool
-from covey.testing.serving import Served
+from covey.open import open_engine
+from tests.kit import HandPool
+from tests.kit.http_server import Served
 
 from ..conftest import BACKENDS
 

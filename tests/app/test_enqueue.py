@@ -12,7 +12,7 @@ import pytest
 
 from covey import Covey, Duplicate, InvalidInput, NotFound, TooLarge
 from covey.core.view import Filter
-from covey.testing import HandPool
+from tests.kit import HandPool
 
 from . import functions
 

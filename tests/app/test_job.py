@@ -11,7 +11,7 @@ import pytest
 
 from covey import Covey, Job, JobFailed, NotFound, Refused, WaitTimeout
 from covey.core.model import Output
-from covey.testing import HandPool, child
+from tests.kit import HandPool, child
 
 from . import functions
 

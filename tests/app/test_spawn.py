@@ -10,9 +10,9 @@ import pytest
 
 from covey import Child, Children, Context, Covey, InvalidInput, NotFound, Refused, SpawnRefused, Task
 from covey.core.model import Claim, Report
-from covey.worker.calling import first_call, second_call, set_spawned
-from covey.worker.functions import set_failure
-from covey.worker.spawning import MAX_BYTES
+from covey.worker.execution import first_call, second_call, set_spawned
+from covey.worker.spawns import MAX_BYTES
+from covey.worker.sync_worker import set_failure
 
 from . import functions
 
@@ -171,7 +171,7 @@ def test_a_command_runs_where_its_parent_runs() -> None:
 
 
 def test_spawned_jobs_get_the_settings_of_the_pool(tasks: dict[str, Any]) -> None:
-    from covey import config
+    from covey import settings as config
 
     settings = config.effective({"max_attempts": "9"}, {})
     ctx = Context.from_claim(claim(), settings=settings)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from covey import InvalidInput, config
+from covey import InvalidInput
+from covey import settings as config
 from covey.core.model import Policy
 from covey.core.specs import shell_spec, task_spec
 

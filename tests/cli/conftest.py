@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from covey.compose import open_engine
 from covey.core.model import PoolInfo, WorkerState
 from covey.core.view import JobView
 from covey.engine.engine import Engine
 from covey.env import boot, hostname, start_ticks
 from covey.errors import StoreError
-from covey.testing.factories import pool_info
-from covey.testing.postgres import Given, Schema, Server
+from covey.open import open_engine
 from covey.testing.until import until as patiently
+from tests.kit.factories import pool_info
+from tests.kit.postgres import Given, Schema, Server
 
 from .forge import Forge
 

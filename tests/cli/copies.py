@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from covey.compose import open_dialect, open_engine
 from covey.core.model import ENDED, Caller, Output
-from covey.engine import moving
+from covey.engine import db_copy
 from covey.engine.engine import Engine
-from covey.store.copying import TABLES, Rows
+from covey.open import open_dialect, open_engine
 from covey.store.store import Store
-from covey.testing import FakeClock, HandPool, after, child, command, python_task
+from covey.store.tables import TABLES, Rows
+from covey.testing import FakeClock
+from tests.kit import HandPool, after, child, command, python_task
 
 Places = Callable[[str], str]
 DIRECTIONS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
@@ -117,8 +118,8 @@ def work_off(engine: Engine, clock: FakeClock) -> list[tuple[int, int, str]]:
 
 
 def move(source: Engine, target: Engine, page: int = 4) -> None:
-    moving.begin(source.store, target.store, token=1, now=0)
-    for _ in moving.copy(source.store, target.store, page=page):
+    db_copy.begin(source.store, target.store, token=1, now=0)
+    for _ in db_copy.copy(source.store, target.store, page=page):
         pass
-    moving.compare(source.store, target.store)
-    moving.finish(source.store, target.store, token=1)
+    db_copy.compare(source.store, target.store)
+    db_copy.finish(source.store, target.store, token=1)

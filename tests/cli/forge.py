@@ -56,12 +56,14 @@ def serve(end: socket.socket) -> None:
     import typer.rich_utils  # noqa: F401
 
     import covey.cli
+    import covey.cli.commands
     import covey.remote.remote
-    import covey.store.postgres
-    import covey.store.sqlite
+    import covey.store.postgres.database
+    import covey.store.sqlite.database
 
-    for module in pkgutil.iter_modules(covey.cli.__path__, "covey.cli."):
-        importlib.import_module(module.name)
+    for room in (covey.cli, covey.cli.commands):
+        for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+            importlib.import_module(module.name)
     gc.freeze()
     while True:
         asked, files, _, _ = socket.recv_fds(end, 1 << 20, 3)

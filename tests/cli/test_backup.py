@@ -9,9 +9,9 @@ import apsw
 from covey.core.model import ENDED
 from covey.core.view import JobView
 from covey.engine.engine import Engine
-from covey.testing import HandPool, check_queue, child, command
-from covey.testing.checker import every_job
-from covey.testing.factories import pool_info
+from tests.kit import HandPool, check_queue, child, command
+from tests.kit.checker import every_job
+from tests.kit.factories import pool_info
 
 from .conftest import CommandLine, here, worker
 from .copies import Places, fill, opened

@@ -291,7 +291,8 @@ def test_stopping_workers_where_none_are_is_fine(covey: CommandLine) -> None:
 
 def test_a_stale_pool_with_the_pid_of_another_process_is_not_signalled(covey: CommandLine) -> None:
     """Its recorded start ticks differ from the stranger's, so the stranger lives on."""
-    from covey import compose, env
+    from covey import env
+    from covey import open as compose
     from covey.core.model import PoolInfo
 
     stranger = subprocess.Popen(["sleep", "60"])

@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from covey.engine import moving
+from covey.engine import db_copy
 from covey.engine.engine import Engine
 from covey.engine.sealing import writing
 from covey.errors import Refused
-from covey.store.copying import LEFT_OUT, TABLES, Rows
-from covey.testing import FakeClock, HandPool, check_queue, command
+from covey.store.tables import LEFT_OUT, TABLES, Rows
+from covey.testing import FakeClock
+from tests.kit import HandPool, check_queue, command
 
 from .conftest import CommandLine, here, lost, until
 from .copies import Places, both_ways, by_direction, contents, fill, ids, move, opened, work_off
@@ -293,9 +294,9 @@ def test_an_unfinished_copy_of_another_queue_is_left_alone(place: Places) -> Non
     with opened(place("sqlite")) as one, opened(place("sqlite")) as other, opened(place("sqlite")) as target:
         one.enqueue([command("one")])
         other.enqueue([command("other")])
-        moving.begin(one.store, target.store, token=1, now=0)
+        db_copy.begin(one.store, target.store, token=1, now=0)
         with pytest.raises(Refused, match="is an unfinished copy of"):
-            moving.begin(other.store, target.store, token=2, now=0)
+            db_copy.begin(other.store, target.store, token=2, now=0)
         with pytest.raises(Refused, match="is itself an unfinished copy"):
-            moving.begin(target.store, other.store, token=2, now=0)
+            db_copy.begin(target.store, other.store, token=2, now=0)
         assert other.enqueue([command()])

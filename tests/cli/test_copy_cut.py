@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from covey.engine import moving
+from covey.engine import db_copy
 from covey.errors import Refused, StoreError
-from covey.testing import check_queue, command
-from covey.testing.faults import Child
+from tests.kit import check_queue, command
+from tests.kit.faults import Child
 
 from .conftest import CommandLine, until
 from .copies import Places, both_ways, contents, fill, opened
@@ -19,7 +19,7 @@ from .copies import Places, both_ways, contents, fill, opened
 HALF = """
 import sys
 from covey import env
-from covey.compose import open_engine
+from covey.open import open_engine
 from covey.engine import moving
 old, new, pages, at = sys.argv[1:]
 source, target = open_engine(old), open_engine(new)
@@ -89,7 +89,7 @@ def test_a_copy_whose_target_was_deleted_can_be_aborted(covey: CommandLine, plac
     old, new = place("sqlite"), place("sqlite")
     with opened(old) as source, opened(new) as target:
         source.enqueue([command()])
-        moving.begin(source.store, target.store, token=1, now=0)
+        db_copy.begin(source.store, target.store, token=1, now=0)
     os.unlink(new)
     assert covey("db", "copy", old, new, "--abort").code == 0
     assert covey("--db", old, "enqueue", "true").code == 0
@@ -104,11 +104,11 @@ def test_a_copy_that_was_given_up_is_begun_anew_and_not_resumed(
     old, new = map(place, direction)
     with opened(old) as source, opened(new) as target:
         fill(source)
-        moving.begin(source.store, target.store, token=1, now=0)
-        pages = moving.copy(source.store, target.store, page=3)
+        db_copy.begin(source.store, target.store, token=1, now=0)
+        pages = db_copy.copy(source.store, target.store, page=3)
         for _ in range(25):
             next(pages)
-        moving.unseal(source.store, token=1)
+        db_copy.unseal(source.store, token=1)
         source.cancel([1])
         (made,) = source.enqueue([command("between")])
         before = contents(source)
@@ -148,28 +148,28 @@ def test_an_error_opens_the_old_queue_again(covey: CommandLine, place: Places) -
 def test_of_two_copies_at_once_the_earlier_one_can_do_no_harm(place: Places) -> None:
     with opened(place("sqlite")) as source, opened(place("postgres")) as target:
         fill(source)
-        moving.begin(source.store, target.store, token=1, now=0)
-        assert moving.begin(source.store, target.store, token=2, now=0) is True
+        db_copy.begin(source.store, target.store, token=1, now=0)
+        assert db_copy.begin(source.store, target.store, token=2, now=0) is True
         for act in (
-            lambda: moving.unseal(source.store, token=1),
-            lambda: moving.finish(source.store, target.store, token=1),
+            lambda: db_copy.unseal(source.store, token=1),
+            lambda: db_copy.finish(source.store, target.store, token=1),
         ):
             with pytest.raises(Refused, match="has taken over"):
                 act()
-        for _ in moving.copy(source.store, target.store):
+        for _ in db_copy.copy(source.store, target.store):
             pass
-        moving.finish(source.store, target.store, token=2)
-        moving.finish(source.store, target.store, token=2)  # again, because its answer was lost
+        db_copy.finish(source.store, target.store, token=2)
+        db_copy.finish(source.store, target.store, token=2)  # again, because its answer was lost
         assert contents(target) == contents(source)
 
 
 def test_a_copy_that_is_not_whole_is_not_opened(place: Places) -> None:
     with opened(place("sqlite")) as source, opened(place("postgres")) as target:
         fill(source)
-        moving.begin(source.store, target.store, token=1, now=0)
-        for _ in moving.copy(source.store, target.store):
+        db_copy.begin(source.store, target.store, token=1, now=0)
+        for _ in db_copy.copy(source.store, target.store):
             pass
         with target.store.transaction():
             target.store.raw("delete from {edges}")
         with pytest.raises(StoreError, match=r"has 0 of \d edges; nothing was opened there"):
-            moving.compare(source.store, target.store)
+            db_copy.compare(source.store, target.store)

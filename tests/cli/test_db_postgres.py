@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from covey.testing.postgres import Given, Server
+from tests.kit.postgres import Given, Server
 
 from .conftest import CommandLine
 from .copies import Places

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from covey.cli import dlq
+from covey.cli.commands import dlq
 from covey.core.view import Filter
 from covey.engine.engine import Engine
-from covey.testing import HandPool, child, command
+from tests.kit import HandPool, child, command
 
 from .conftest import CommandLine
 

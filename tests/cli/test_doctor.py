@@ -16,21 +16,22 @@ import msgspec
 import pytest
 
 from covey import env
-from covey.cli import doctor, opening
-from covey.cli.checks import machine, postgres
-from covey.cli.checks.finding import Finding
-from covey.compose import open_engine
+from covey.cli import open_queue
+from covey.cli.checks import host, postgres
+from covey.cli.checks.check_result import Finding
+from covey.cli.commands import doctor
+from covey.containers.launch import DATABASE, HOST, OWNER
+from covey.discovery import Note, leave_note
 from covey.engine.engine import Engine
 from covey.env import boot, hostname
-from covey.finding import Note, leave_note
-from covey.pool.recipe import DATABASE, HOST, OWNER
-from covey.store import sqlite
-from covey.testing import HandPool, command
-from covey.testing.faults import SmallDisk
-from covey.testing.lacking import Lacking
-from covey.testing.postgres import Given, Server
-from covey.testing.proxy import Pooling
-from covey.worker import cgroup
+from covey.open import open_engine
+from covey.store.sqlite import database
+from covey.system import cgroup
+from tests.kit import HandPool, command
+from tests.kit.faults import SmallDisk
+from tests.kit.lacking import Lacking
+from tests.kit.postgres import Given, Server
+from tests.kit.proxy import Pooling
 
 from .conftest import CommandLine, here, lost
 
@@ -45,9 +46,9 @@ def db(tmp_path: Path) -> str:
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Containers of this machine are none of these tests' business."""
-    monkeypatch.setattr("covey.pool.docker.ENGINES", ())
+    monkeypatch.setattr("covey.containers.docker.ENGINES", ())
     yield
-    opening.close_queues()
+    open_queue.close_queues()
 
 
 def examined(url: str) -> list[Finding]:
@@ -125,7 +126,7 @@ def test_a3_a_sqlite_with_a_known_bug_is_found(
     monkeypatch: pytest.MonkeyPatch, version: str, verdict: str | None
 ) -> None:
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: version)
-    assert [each.verdict for each in machine.library()] == [verdict or "ok"]
+    assert [each.verdict for each in host.library()] == [verdict or "ok"]
 
 
 def test_a_clock_that_is_far_off_is_found(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +138,7 @@ def test_a29_a_network_file_system_and_a_missing_directory_are_bad(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mounts").write_text(f"server:/x {tmp_path} nfs4 rw 0 0\n")
-    monkeypatch.setattr(sqlite, "MOUNTS", str(tmp_path / "mounts"))
+    monkeypatch.setattr(database, "MOUNTS", str(tmp_path / "mounts"))
     assert ill(f"sqlite://{tmp_path}/queue.db", "file system").verdict == "bad"
     assert "no directory" in ill(str(tmp_path / "none" / "queue.db"), "file system").text
 
@@ -161,7 +162,7 @@ def test_a_file_that_is_not_as_durable_as_it_should_be_is_found(db: str) -> None
 
 
 def test_a_large_wal_file_is_found(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("covey.cli.checks.file.LARGE_WAL", 100_000)
+    monkeypatch.setattr("covey.cli.checks.sqlite.LARGE_WAL", 100_000)
     engine = open_engine(db)
     reader = apsw.Connection(db)
     reader.execute("begin; select * from meta").fetchall()  # what holds the checkpoint up
@@ -278,7 +279,7 @@ def test_containers_of_a_lost_supervisor_are_found(db: str, tmp_path: Path, monk
     program = tmp_path / "docker"
     program.write_text(f"#!/bin/sh\ncase $1 in ps) echo 1;; inspect) echo '{told}';; esac\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr("covey.pool.docker.ENGINES", ("docker",))
+    monkeypatch.setattr("covey.containers.docker.ENGINES", ("docker",))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "covey-left-1" in ill(db, "leftovers").text
     program.write_text("#!/bin/sh\necho no daemon >&2; exit 1\n")  # an engine that does not run is no illness
@@ -389,7 +390,7 @@ def test_a_clock_of_the_http_server_that_is_off_is_found(covey: CommandLine, mon
 
     url = serve(covey)
     assert is_well(url), examined(url)
-    opening.close_queues()
+    open_queue.close_queues()
     real = env.now
     monkeypatch.setattr(env, "now", lambda: real() - 90_000_000)
     assert off_by_90_s(ill(url, "clocks").text, "ahead")

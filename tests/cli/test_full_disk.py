@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from covey.compose import open_engine
 from covey.engine.engine import Engine
 from covey.errors import StoreError
-from covey.store.room import FULL
-from covey.testing import command
-from covey.testing.faults import SmallDisk
+from covey.open import open_engine
+from covey.store.sqlite.disk_space import FULL
+from tests.kit import command
+from tests.kit.faults import SmallDisk
 
 from ..web.process import Running, running
 from .conftest import CommandLine

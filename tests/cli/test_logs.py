@@ -6,7 +6,7 @@ import re
 
 from covey.core.model import Output
 from covey.engine.engine import Engine
-from covey.testing import HandPool, command, python_task
+from tests.kit import HandPool, command, python_task
 
 from .conftest import CommandLine
 

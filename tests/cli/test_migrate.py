@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from covey import env
-from covey.compose import open_dialect
+from covey.open import open_dialect
 from covey.store import migrate
-from covey.store.copying import TABLES, Rows
 from covey.store.store import Store
-from covey.testing import FakeClock, check_queue, command
-from covey.testing.postgres import Given, Server
+from covey.store.tables import TABLES, Rows
+from covey.testing import FakeClock
+from tests.kit import check_queue, command
+from tests.kit.postgres import Given, Server
 
 from .conftest import CommandLine
 from .copies import fill, opened, work_off

@@ -74,7 +74,7 @@ def test_a_closed_stdin_is_an_empty_one(covey: CommandLine, words: list[str], sa
 
 
 def test_a_closed_stdin_cannot_say_yes(covey: CommandLine) -> None:
-    from covey.testing import HandPool, command
+    from tests.kit import HandPool, command
 
     covey("enqueue", "true")
     with covey.engine() as engine:

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from covey.engine.engine import Engine
-from covey.testing import command
+from tests.kit import command
 
 from .conftest import CommandLine
 

@@ -7,10 +7,10 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from covey.cli.ending import verb_of
-from covey.cli.pooling import start_pool
-from covey.cli.quick import START, understood, understood_start
-from covey.cli.worker_start import start
+from covey.cli.commands.worker_start import start
+from covey.cli.exit_codes import verb_of
+from covey.cli.fast_path import START, understood, understood_start
+from covey.cli.worker_options import start_pool
 
 # Containers take their time anyway: these go the long way through typer.
 CONTAINED = ("executor", "image", "memory", "cpus", "mount", "server", "port")

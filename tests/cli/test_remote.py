@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from covey.discovery import read_note
 from covey.engine.engine import Engine
-from covey.finding import read_note
 
 from .conftest import CommandLine, here, until
 

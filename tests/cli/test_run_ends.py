@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from covey.worker import family
+from covey.system import process_tree
 
 from .conftest import CommandLine, until
 from .test_remote import serve
@@ -60,7 +60,7 @@ def is_over(covey: CommandLine, pid: int, workers: str) -> bool:
         return False
     view = covey.view(1)
     with covey.engine() as engine:
-        if family.marked(f"{engine.database_id}:") and workers == "own pool":
+        if process_tree.marked(f"{engine.database_id}:") and workers == "own pool":
             return False
         left = len(engine.pool_views()) - (workers != "own pool")
     return (view.state, view.pool, left) == ("cancelled", None, 0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from covey.engine.engine import Engine
-from covey.testing import HandPool, child, command
+from tests.kit import HandPool, child, command
 
 from .conftest import CommandLine
 

@@ -9,15 +9,16 @@ import sys
 
 import pytest
 
-from covey.cli.output import safe
+from covey.cli.commands import GROUPS, VERBS
+from covey.cli.printing import safe
 from covey.cli.render import fit
 from covey.cli.times import span
-from covey.cli.verbs import GROUPS, VERBS
 from covey.core.times import moment, seconds
 from covey.core.view import JobView, Status
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput
-from covey.testing import HandPool, command, python_task, until
+from covey.testing import until
+from tests.kit import HandPool, command, python_task
 
 from .conftest import CommandLine, here, lost, worker
 
@@ -196,7 +197,7 @@ def test_completion_can_be_shown(covey: CommandLine) -> None:
 def test_enqueue_loads_neither_typer_nor_rich(covey: CommandLine) -> None:
     code = (
         "import sys; sys.argv = ['covey', 'enqueue', 'true']\n"
-        "import os; import covey.cli.main as m, covey.cli.ending as e\n"
+        "import os; import covey.cli.main as m, covey.cli.exit_codes as e\n"
         "def end(code): print(code, sorted({'typer', 'rich', 'asyncio', 'subprocess'} & set(sys.modules)))\n"
         "m.end = end; m.main()"
     )

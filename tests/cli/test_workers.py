@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from covey.cli.worker_events import KINDS, Feed
-from covey.cli.worker_list import size
+from covey.cli.commands.worker_events import KINDS, Feed
+from covey.cli.commands.worker_list import size
 from covey.core.model import PoolEvent
 from covey.engine.engine import Engine
 from covey.env import hostname, start_ticks
-from covey.testing import HandPool, command
-from covey.testing.lacking import need
-from covey.worker import family
+from covey.system import process_tree
+from tests.kit import HandPool, command
+from tests.kit.lacking import need
 
 from .conftest import CommandLine, here, lost, until, worker
 
@@ -206,7 +206,7 @@ def leave() -> Iterator[Any]:
     started: list[subprocess.Popen[bytes]] = []
 
     def leave(mark: str | None, *words: str) -> subprocess.Popen[bytes]:
-        environ = {"PATH": os.environ["PATH"], **({family.MARK: mark} if mark else {})}
+        environ = {"PATH": os.environ["PATH"], **({process_tree.MARK: mark} if mark else {})}
         started.append(subprocess.Popen(words or ["sleep", "600"], env=environ, start_new_session=True))
         return started[-1]
 
@@ -272,8 +272,8 @@ def test_reaping_ends_the_leftovers_of_lost_pools_and_nobody_else(
 def test_what_a_leftover_started_goes_with_it(covey: CommandLine, engine: Engine, leave: Any) -> None:
     pool = HandPool(engine, lost())
     left = leave(f"{engine.database_id}:{pool.id}:1:1", "sh", "-c", "env -i sleep 432109 & wait")
-    until(lambda: family.children(left.pid))
-    (child,) = family.children(left.pid)
+    until(lambda: process_tree.children(left.pid))
+    (child,) = process_tree.children(left.pid)
     (seen,) = covey("worker", "reap", "--json").json
     assert {each["pid"] for each in seen["processes"]} == {left.pid, child}
     until(lambda: start_ticks(child) is None)
@@ -308,7 +308,7 @@ def test_a_pool_from_before_the_last_restart_of_this_host_is_reaped_once_it_was_
 
 def test_a_leftover_cannot_reap_the_pool_that_it_belongs_to(covey: CommandLine, engine: Engine) -> None:
     pool = HandPool(engine, lost())
-    refused = covey("worker", "reap", env={family.MARK: f"{engine.database_id}:{pool.id}:1:1"})
+    refused = covey("worker", "reap", env={process_tree.MARK: f"{engine.database_id}:{pool.id}:1:1"})
     assert (refused.code, refused.out) == (1, "")
     assert "inside a job" in refused.err
     assert len(engine.pools()) == 1

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from covey.testing.pools import Yard
-from covey.worker import family
+from covey.system import process_tree
+from tests.kit.running import Yard
 
 from .dock import Dock
 
@@ -25,7 +25,7 @@ def dock(tmp_path: Path) -> Iterator[Dock]:
             if pool.process.poll() is None:
                 pool.stop()
         left = made.close()
-        family.kill_marked(yard.mark)
+        process_tree.kill_marked(yard.mark)
     assert not left, f"containers were left: {left}"
 
 

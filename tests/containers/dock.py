@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from covey.testing.pools import RunningPool, Yard
 from covey.testing.until import until
+from tests.kit.running import RunningPool, Yard
 
 FAKE = Path(__file__).parent / "fake_docker.py"
 SERVER = ("--server", "http://nowhere:1")  # the fake's containers work on the file

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from covey.testing.pools import Yard
 from covey.testing.until import until
+from tests.kit.running import Yard
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = (ROOT / "compose.yaml").read_text()

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from covey.finding import found
-from covey.testing.pools import gone
+from covey.discovery import found
 from covey.testing.until import until
+from tests.kit.running import gone
 
 from .dock import Dock
 

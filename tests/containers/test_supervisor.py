@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from covey.testing.pools import Watch, gone
 from covey.testing.until import until
+from tests.kit.running import Watch, gone
 
 from .dock import Dock, state, told
 

@@ -11,13 +11,13 @@ from zlib import crc32
 import pytest
 
 from covey import env
-from covey.compose import open_dialect
 from covey.engine.engine import Engine
+from covey.open import open_dialect
 from covey.remote.remote import Remote
 from covey.store import migrate
 from covey.store.store import Store
 from covey.testing import FakeClock
-from covey.testing.serving import Served
+from tests.kit.http_server import Served
 
 from ..conftest import BACKENDS
 

@@ -7,7 +7,7 @@ from typing import Any
 from covey.core.model import Claim, Spawn
 from covey.core.view import JobView
 from covey.engine.engine import Engine
-from covey.testing import HandPool, child, command
+from tests.kit import HandPool, child, command
 
 
 def root(engine: Engine, pool: HandPool, *spawned: Spawn, report: dict[str, Any] | None = None, **spec: Any) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from covey.engine.engine import Engine
-from covey.testing import FakeClock, HandPool, command
+from covey.testing import FakeClock
+from tests.kit import HandPool, command
 
 BEHIND = True
 

@@ -7,9 +7,9 @@ import pytest
 from covey.core.model import Caller
 from covey.engine.engine import Engine
 from covey.errors import CoveyError, InvalidInput
-from covey.testing import HandPool, child, command
-from covey.testing.faults import failpoint
-from covey.testing.hand import report
+from tests.kit import HandPool, child, command
+from tests.kit.faults import failpoint
+from tests.kit.hand_pool import report
 
 CALLER = Caller(host="far", boot="another:1", pid=4711, ticks=99, lease_s=30.0)
 GONE = "the `covey run` that asked for it is gone (pid 4711 on far)"

@@ -9,7 +9,8 @@ from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.env import hostname
 from covey.errors import NotFound, Refused, StillStopping
-from covey.testing import FakeClock, HandPool, command
+from covey.testing import FakeClock
+from tests.kit import HandPool, command
 
 
 def test_a_job_that_has_not_started_is_cancelled_at_once(engine: Engine, pool: HandPool, clock: FakeClock) -> None:

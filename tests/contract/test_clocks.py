@@ -11,8 +11,9 @@ from covey.core.model import Claim
 from covey.core.view import Edit, Filter
 from covey.engine.engine import Engine
 from covey.errors import NotFound
-from covey.testing import FakeClock, HandPool, child, command
-from covey.testing.hand import report
+from covey.testing import FakeClock
+from tests.kit import HandPool, child, command
+from tests.kit.hand_pool import report
 
 from .family import root
 

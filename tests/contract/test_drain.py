@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from covey.engine.engine import Engine
-from covey.testing import FakeClock, HandPool, command, python_task
+from covey.testing import FakeClock
+from tests.kit import HandPool, command, python_task
 
 
 def drained(pool: HandPool) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from covey.core.machine import SECOND
 from covey.engine.engine import Engine
-from covey.testing import FakeClock, HandPool, command
+from covey.testing import FakeClock
+from tests.kit import HandPool, command
 
 
 def test_a_scheduled_job_starts_at_its_time_and_not_before(engine: Engine, pool: HandPool, clock: FakeClock) -> None:

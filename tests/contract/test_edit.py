@@ -8,7 +8,8 @@ from covey.core.machine import SECOND
 from covey.core.view import Edit, Filter, rfc3339
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput, NotFound, Refused, StillStopping
-from covey.testing import FakeClock, HandPool, child, command
+from covey.testing import FakeClock
+from tests.kit import HandPool, child, command
 
 
 def test_only_what_is_named_is_changed(engine: Engine) -> None:

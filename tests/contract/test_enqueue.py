@@ -12,7 +12,8 @@ from covey.core.model import MAX_PAYLOAD, Policy, Spec
 from covey.core.view import Filter, rfc3339
 from covey.engine.engine import Engine
 from covey.errors import Duplicate, InvalidInput, TooLarge
-from covey.testing import FakeClock, HandPool, command, python_task
+from covey.testing import FakeClock
+from tests.kit import HandPool, command, python_task
 
 
 def test_an_enqueued_job_is_pending_and_shows_what_was_asked(engine: Engine, clock: FakeClock) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from covey.core.model import Held, Output
 from covey.engine.engine import Engine
-from covey.testing import FakeClock, HandPool, command
-from covey.testing.hand import report
+from covey.testing import FakeClock
+from tests.kit import HandPool, command
+from tests.kit.hand_pool import report
 
 LATE = {
     "success": {"result": "1"},

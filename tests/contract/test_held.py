@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from covey.core.model import Held
 from covey.engine.engine import Engine
-from covey.testing import HandPool, command
-from covey.testing.hand import report
+from tests.kit import HandPool, command
+from tests.kit.hand_pool import report
 
 
 def test_a_claim_whose_answer_was_lost_is_handed_back_without_cost(engine: Engine, pool: HandPool) -> None:

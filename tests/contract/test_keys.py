@@ -10,7 +10,7 @@ import pytest
 from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import Duplicate, NotFound
-from covey.testing import HandPool, command
+from tests.kit import HandPool, command
 
 
 def test_a_duplicate_key_is_refused_with_the_first_job_s_id_and_changes_nothing(engine: Engine) -> None:

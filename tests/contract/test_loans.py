@@ -11,8 +11,9 @@ from covey.core.model import Claim, Output
 from covey.engine.engine import Engine
 from covey.engine.loans import GRACE_S, LATE_S
 from covey.errors import LeaseLost, Refused
-from covey.testing import FakeClock, HandPool, command, python_task
-from covey.testing.factories import child, pool_info
+from covey.testing import FakeClock
+from tests.kit import HandPool, command, python_task
+from tests.kit.factories import child, pool_info
 
 BEHIND = True  # a server lends; whoever borrows has endpoints of his own
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from covey.engine.engine import Engine
-from covey.testing import HandPool, command
 from covey.testing.until import until
+from tests.kit import HandPool, command
 
 BEHIND = True
 

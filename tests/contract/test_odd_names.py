@@ -10,7 +10,7 @@ import pytest
 from covey.core.view import Edit, Filter
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput, NotFound
-from covey.testing import command
+from tests.kit import command
 
 ODD = "caf\udce9"
 

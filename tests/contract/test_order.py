@@ -5,8 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from covey.engine.engine import Engine
-from covey.testing import FakeClock, HandPool, command, python_task
-from covey.testing.hand import only
+from covey.testing import FakeClock
+from tests.kit import HandPool, command, python_task
+from tests.kit.hand_pool import only
 
 
 def test_p6_jobs_of_one_microsecond_are_claimed_in_the_order_they_came(engine: Engine, pool: HandPool) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from covey.engine.engine import Engine
 from covey.errors import LeaseLost, NotFound
-from covey.testing import HandPool, command
+from tests.kit import HandPool, command
 
 
 def test_what_is_shown_of_a_run_can_be_followed_from_any_place(engine: Engine, pool: HandPool, backend: str) -> None:

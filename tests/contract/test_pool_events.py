@@ -5,7 +5,8 @@ from __future__ import annotations
 from covey.core.model import PoolEvent, Want, WorkerState
 from covey.core.view import rfc3339
 from covey.engine.engine import Engine
-from covey.testing import FakeClock, HandPool, command, python_task
+from covey.testing import FakeClock
+from tests.kit import HandPool, command, python_task
 
 
 def test_events_of_a_pool_are_kept_newest_first(engine: Engine, pool: HandPool, clock: FakeClock) -> None:

@@ -13,7 +13,7 @@ import pytest
 from covey.core.ports import Client, Source
 from covey.engine.engine import Engine
 from covey.remote.remote import Remote
-from covey.testing import HandPool, check_queue, command, python_task
+from tests.kit import HandPool, check_queue, command, python_task
 
 VERBS = [(port, name) for port in (Client, Source) for name, it in vars(port).items() if inspect.isfunction(it)]
 VERBS = [(port, name) for port, name in VERBS if not name.startswith("_")]

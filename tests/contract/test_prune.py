@@ -7,7 +7,8 @@ import pytest
 from covey.core.view import Filter
 from covey.engine import duties
 from covey.engine.engine import Engine
-from covey.testing import FakeClock, HandPool, child, command
+from covey.testing import FakeClock
+from tests.kit import HandPool, child, command
 
 from .family import root
 

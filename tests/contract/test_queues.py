@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from covey import config
+from covey import settings as config
 from covey.core.machine import SECOND
 from covey.core.view import rfc3339
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput, NotFound
-from covey.testing import FakeClock, HandPool, command
+from covey.testing import FakeClock
+from tests.kit import HandPool, command
 
 
 def test_p69_a_pause_during_a_backlog_holds_from_the_next_turn(engine: Engine, pool: HandPool) -> None:

@@ -7,9 +7,9 @@ import pytest
 from covey.core.model import LONELY_INTERRUPTIONS, MAX_INTERRUPTIONS
 from covey.engine.engine import Engine
 from covey.errors import CoveyError
-from covey.testing import HandPool, command
-from covey.testing.faults import failpoint
-from covey.testing.hand import report
+from tests.kit import HandPool, command
+from tests.kit.faults import failpoint
+from tests.kit.hand_pool import report
 
 
 def test_a_lost_pool_s_jobs_are_pending_again_without_cost(engine: Engine) -> None:

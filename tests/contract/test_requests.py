@@ -10,9 +10,10 @@ import pytest
 from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import CoveyError, Duplicate, InvalidInput
-from covey.testing import FakeClock, HandPool, command
-from covey.testing.factories import pool_info
-from covey.testing.faults import failpoint
+from covey.testing import FakeClock
+from tests.kit import HandPool, command
+from tests.kit.factories import pool_info
+from tests.kit.faults import failpoint
 
 from ..postgres.meeting import fine, together
 

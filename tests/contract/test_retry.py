@@ -7,7 +7,8 @@ import pytest
 from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import NotFound, Refused
-from covey.testing import FakeClock, HandPool, child, command, python_task
+from covey.testing import FakeClock
+from tests.kit import HandPool, child, command, python_task
 
 
 def test_a_failed_job_runs_now_with_its_attempts_kept(engine: Engine, pool: HandPool) -> None:

@@ -13,9 +13,9 @@ from covey.engine import sealing
 from covey.engine.engine import Engine
 from covey.engine.loans import Loan
 from covey.errors import CoveyError, Refused
-from covey.testing import HandPool, command
-from covey.testing.factories import child, pool_info
-from covey.testing.hand import report
+from tests.kit import HandPool, command
+from tests.kit.factories import child, pool_info
+from tests.kit.hand_pool import report
 
 NEW = "postgresql://covey:***@db/jobs"
 HELD, DEAD, PENDING = 1, 2, 3

@@ -9,8 +9,9 @@ import pytest
 from covey.core.view import Edit, Filter
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput
-from covey.testing import FakeClock, HandPool, after, child, command, python_task, sibling
-from covey.testing.hand import report
+from covey.testing import FakeClock
+from tests.kit import HandPool, after, child, command, python_task, sibling
+from tests.kit.hand_pool import report
 
 from .family import children, claims, parent_of, root, states
 

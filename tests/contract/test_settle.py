@@ -13,8 +13,9 @@ import pytest
 from covey.core.model import Child, Claim
 from covey.core.view import Filter
 from covey.engine.engine import Engine
-from covey.testing import FakeClock, HandPool, check_queue, child, command, sibling
-from covey.testing.hand import report
+from covey.testing import FakeClock
+from tests.kit import HandPool, check_queue, child, command, sibling
+from tests.kit.hand_pool import report
 
 from .family import children, claims, parent_of, root, states
 

@@ -12,9 +12,10 @@ from covey.core.model import Held, Spawn
 from covey.core.view import Filter, rfc3339
 from covey.engine.engine import Engine
 from covey.errors import CoveyError
-from covey.testing import FakeClock, HandPool, after, check_queue, child, command, python_task, sibling
-from covey.testing.faults import failpoint
-from covey.testing.hand import report
+from covey.testing import FakeClock
+from tests.kit import HandPool, after, check_queue, child, command, python_task, sibling
+from tests.kit.faults import failpoint
+from tests.kit.hand_pool import report
 
 from .family import children, claims, parent_of, root, states
 

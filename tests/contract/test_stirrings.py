@@ -6,7 +6,8 @@ import pytest
 
 from covey.core.machine import SECOND
 from covey.engine.engine import Engine
-from covey.testing import FakeClock, HandPool, child, command, python_task
+from covey.testing import FakeClock
+from tests.kit import HandPool, child, command, python_task
 
 from .family import parent_of, root
 

@@ -11,7 +11,7 @@ from covey.core.model import Child
 from covey.engine import leftovers
 from covey.engine.engine import Engine
 from covey.errors import LeaseLost
-from covey.testing import HandPool, child, command
+from tests.kit import HandPool, child, command
 
 from .family import children, root
 

@@ -10,8 +10,9 @@ from covey.core.machine import SECOND
 from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput, NotFound, Refused, StillStopping
-from covey.testing import FakeClock, HandPool, after, check_queue, child, command, sibling
-from covey.testing.hand import report
+from covey.testing import FakeClock
+from tests.kit import HandPool, after, check_queue, child, command, sibling
+from tests.kit.hand_pool import report
 
 from .family import children, claims, parent_of, root, states
 

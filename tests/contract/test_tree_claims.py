@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from covey.core.model import Want
 from covey.engine.engine import Engine
-from covey.testing import HandPool, child, command
+from tests.kit import HandPool, child, command
 
 
 def want(root: int, *queues: str, places: int = 5) -> Want:

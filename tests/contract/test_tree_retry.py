@@ -7,7 +7,7 @@ import pytest
 from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import Refused, StillStopping
-from covey.testing import HandPool, after, check_queue, child, command, python_task
+from tests.kit import HandPool, after, check_queue, child, command, python_task
 
 from .family import children, claims, parent_of, root, states
 

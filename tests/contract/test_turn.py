@@ -12,9 +12,10 @@ from covey.core.model import Held, Output, Turn, WorkerState
 from covey.core.view import rfc3339
 from covey.engine.engine import Engine
 from covey.errors import CoveyError, Refused
-from covey.testing import FakeClock, HandPool, command, python_task
-from covey.testing.faults import failpoint
-from covey.testing.hand import report
+from covey.testing import FakeClock
+from tests.kit import HandPool, command, python_task
+from tests.kit.faults import failpoint
+from tests.kit.hand_pool import report
 
 
 def test_a_claim_carries_what_a_worker_needs(engine: Engine, pool: HandPool) -> None:

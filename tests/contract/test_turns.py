@@ -12,15 +12,16 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from covey import env
-from covey.compose import open_dialect
 from covey.core.model import Claim, Held, Reply, Report, Turn
 from covey.engine.engine import Engine
 from covey.errors import CoveyError, InvalidInput, Refused
+from covey.open import open_dialect
 from covey.store import migrate
 from covey.store.store import Store
-from covey.testing import FakeClock, HandPool, after, check_queue, child, command, python_task
-from covey.testing.faults import failpoint
-from covey.testing.hand import report
+from covey.testing import FakeClock
+from tests.kit import HandPool, after, check_queue, child, command, python_task
+from tests.kit.faults import failpoint
+from tests.kit.hand_pool import report
 
 from .family import parent_of, states
 

@@ -7,8 +7,9 @@ import pytest
 from covey.core.view import Edit
 from covey.engine.engine import Engine
 from covey.errors import Refused
-from covey.testing import FakeClock, HandPool, after, child, command
-from covey.testing.hand import report
+from covey.testing import FakeClock
+from tests.kit import HandPool, after, child, command
+from tests.kit.hand_pool import report
 
 from .family import children, claims, root, states
 

@@ -10,8 +10,8 @@ from covey.core import codec
 from covey.core.model import MAX_PAYLOAD, Output, Spec
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput, TooLarge
-from covey.testing import HandPool, command, python_task
-from covey.testing.hand import report
+from tests.kit import HandPool, command, python_task
+from tests.kit.hand_pool import report
 
 ODD = {
     "NUL": "a\x00b",

@@ -13,7 +13,8 @@ from covey.core.model import STATES, Output, WorkerState
 from covey.core.view import Filter, rfc3339
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput
-from covey.testing import FakeClock, HandPool, check_queue, child, command, python_task
+from covey.testing import FakeClock
+from tests.kit import HandPool, check_queue, child, command, python_task
 
 from .family import root
 

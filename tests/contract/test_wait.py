@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from covey.engine.engine import Engine
-from covey.testing import HandPool, command, until
+from covey.testing import until
+from tests.kit import HandPool, command
 
 
 def test_waiting_for_ended_jobs_returns_at_once(engine: Engine, pool: HandPool) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from covey.core.view import Edit
 from covey.engine.engine import Engine
-from covey.testing import FakeClock, HandPool, after, child, command, python_task
+from covey.testing import FakeClock
+from tests.kit import HandPool, after, child, command, python_task
 
 from .family import children, root
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
 import covey
-from covey.cli.verbs import GROUPS, VERBS
-from covey.config import ALIASES, SETTINGS
+from covey.cli.commands import GROUPS, VERBS
 from covey.env import failpoint
+from covey.settings import ALIASES, SETTINGS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -53,8 +54,8 @@ def test_every_setting_is_documented(name: str) -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.name)
 def test_the_documented_default_is_the_real_one(setting: object) -> None:
-    from covey.cli.config import text
-    from covey.config import Setting
+    from covey.cli.commands.config import text
+    from covey.settings import Setting
 
     assert isinstance(setting, Setting)
     row = next(line for line in OPERATIONS.splitlines() if line.startswith(f"| `{setting.name}` |"))
@@ -80,11 +81,17 @@ def test_every_failpoint_is_listed() -> None:
     assert not missing, f"docs/architecture.md does not list {', '.join(missing)}"
 
 
-def test_every_room_and_table_is_described() -> None:
-    files = [source for source in SOURCES if source.name != "__init__.py" and "cli" not in source.parts]
-    missing = sorted(source.name for source in files if source.name not in ARCHITECTURE)
-    assert not missing, f"docs/architecture.md does not mention {', '.join(missing)}"
-    schema = "".join(file.read_text() for file in (ROOT / "src/covey/store/schema").iterdir())
+def test_every_file_is_named_on_the_front_page_of_its_room() -> None:
+    """And nothing else is: the page is the room's `__init__`, a line for each file."""
+    for page in (ROOT / "src/covey").glob("*/**/__init__.py"):
+        lines = (ast.get_docstring(ast.parse(page.read_text())) or "").splitlines()[2:]
+        named = [line.split("  ")[0].rstrip("/") for line in lines if line and not line.startswith(" ")]
+        found = [each for each in page.parent.iterdir() if each.suffix == ".py" or (each / "__init__.py").exists()]
+        assert sorted(named) == sorted(each.stem for each in found if each.name != "__init__.py"), page
+
+
+def test_every_table_is_described() -> None:
+    schema = "".join(file.read_text() for file in (ROOT / "src/covey/store").glob("*/schema/*.sql"))
     names = re.findall(r"create (?:unique )?(?:table|index) (\w+)", schema)
     missing = sorted(name for name in names if f"`{name}`" not in ARCHITECTURE)
     assert not missing, f"docs/architecture.md does not describe {', '.join(missing)}"

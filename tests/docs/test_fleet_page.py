@@ -10,10 +10,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from covey.compose import open_engine
 from covey.engine.engine import Engine
-from covey.testing import HandPool, check_queue, command
-from covey.testing.postgres import Given, Server
+from covey.open import open_engine
+from tests.kit import HandPool, check_queue, command
+from tests.kit.postgres import Given, Server
 
 PAGE = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text()
 BLOCKS = dict(re.findall(r"^```sql (\w+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))

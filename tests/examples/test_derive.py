@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from covey.testing.pools import Yard
 from covey.testing.until import until
+from tests.kit.running import Yard
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "derive"
 STAGES = ["detect", "derive", "flush", "report", "publish"]

@@ -14,11 +14,12 @@ from typing import Any
 import psutil
 import pytest
 
-from covey.compose import open_engine
 from covey.core.view import JobView
 from covey.engine.engine import Engine
-from covey.testing import command, until
-from covey.testing.lacking import need
+from covey.open import open_engine
+from covey.testing import until
+from tests.kit import command
+from tests.kit.lacking import need
 
 from ..web.process import Running, running
 

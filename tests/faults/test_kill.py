@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tools.torture import __main__ as tool
+from tools.torture import evidence
+from tools.torture.checks import CHECKS, Findings, verdict
+from tools.torture.evidence import Evidence
+from tools.torture.jobs import DIRECTORY
+from tools.torture.mutants import caught
+from tools.torture.report import page
+from tools.torture.run import Torture
 
-from covey.compose import open_engine
-from covey.testing.postgres import Given, Server
-from covey.testing.torture import __main__ as tool
-from covey.testing.torture import evidence
-from covey.testing.torture.evidence import Evidence
-from covey.testing.torture.jobs import DIRECTORY
-from covey.testing.torture.mutants import caught
-from covey.testing.torture.report import page
-from covey.testing.torture.run import Torture
-from covey.testing.torture.verdict import CHECKS, Findings, verdict
+from covey.open import open_engine
+from tests.kit.postgres import Given, Server
 
 Proof = Callable[[int, int], int]
 Over = tuple[Torture, Findings]

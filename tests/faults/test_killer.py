@@ -10,17 +10,17 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tools.torture import killer
+from tools.torture.checks import PAUSE, Findings
+from tools.torture.killer import Killer
+from tools.torture.observer import Books
+from tools.torture.report import page
 
-from covey.compose import open_engine
 from covey.core.model import WorkerState
 from covey.env import start_ticks
-from covey.testing import HandPool
-from covey.testing.torture import killer
-from covey.testing.torture.books import Books
-from covey.testing.torture.killer import Killer
-from covey.testing.torture.report import page
-from covey.testing.torture.verdict import PAUSE, Findings
+from covey.open import open_engine
 from covey.testing.until import until
+from tests.kit import HandPool
 
 
 class Stage:

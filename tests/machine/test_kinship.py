@@ -10,7 +10,7 @@ import pytest
 from covey.core import tree
 from covey.core.model import Report, Row, Spawn
 from covey.errors import Refused
-from covey.testing.factories import after, child, command, sibling
+from tests.kit.factories import after, child, command, sibling
 
 
 def row(**fields: Any) -> Row:

@@ -12,7 +12,7 @@ from covey.core import check
 from covey.core.model import MAX_PAYLOAD, Report, Spec
 from covey.core.view import rfc3339
 from covey.errors import InvalidInput, TooLarge
-from covey.testing.factories import python_task
+from tests.kit.factories import python_task
 
 YEAR_10000 = 253_402_300_800_000_000
 

@@ -17,16 +17,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from covey import env
-from covey.compose import open_dialect
 from covey.core.machine import SECOND, Change, Signal, decide
 from covey.core.model import Claim, Reply, Row, Turn
 from covey.core.view import Edit
 from covey.engine.engine import Engine
 from covey.errors import NotFound, Refused
+from covey.open import open_dialect
 from covey.store import migrate
 from covey.store.store import Store
-from covey.testing import FakeClock, HandPool, check_queue, command
-from covey.testing.hand import report
+from covey.testing import FakeClock
+from tests.kit import HandPool, check_queue, command
+from tests.kit.hand_pool import report
 
 REPORTS = ("success", "failure", "abort", "snooze", "taken_back", "stopped", "worker_lost")
 DAY = 86_400

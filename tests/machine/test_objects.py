@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from covey import config
+from covey import settings as config
 from covey.core import objects
 from covey.core.model import Spec
 from covey.core.times import moment, seconds

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from covey import config
+from covey import settings as config
 from covey.core.model import Policy, Spec
 from covey.core.specs import LATEST, shell_spec, task_spec
 from covey.errors import InvalidInput

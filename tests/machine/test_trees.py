@@ -22,14 +22,15 @@ from hypothesis.stateful import (
 )
 
 from covey import env
-from covey.compose import open_dialect
 from covey.core.model import ENDED, Claim, Spawn
 from covey.engine.engine import Engine
 from covey.errors import Refused
+from covey.open import open_dialect
 from covey.store import migrate
 from covey.store.store import Store
-from covey.testing import FakeClock, HandPool, after, check_queue, child, command, sibling
-from covey.testing.hand import report
+from covey.testing import FakeClock
+from tests.kit import HandPool, after, check_queue, child, command, sibling
+from tests.kit.hand_pool import report
 
 from .forest import LANE, Forest, Job, new_job
 from .test_model import WrongSql, hunt

@@ -12,12 +12,12 @@ import apsw
 import pytest
 
 from covey import env
-from covey.compose import open_dialect, open_engine
 from covey.engine.engine import Engine
 from covey.errors import SchemaError
+from covey.open import open_dialect, open_engine
 from covey.store import migrate
-from covey.testing import check_queue, command
-from covey.testing.faults import Child
+from tests.kit import check_queue, command
+from tests.kit.faults import Child
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def engine_at() -> Iterator[Callable[[str], Engine]]:
 
 MIGRATE = """
 import sys
-from covey.compose import open_engine
+from covey.open import open_engine
 if len(sys.argv) > 2:
     print("ready", flush=True)
     sys.stdin.readline()

@@ -12,15 +12,16 @@ import psycopg
 import pytest
 
 from covey import env
-from covey.cli.db import migrate as db_migrate
-from covey.compose import open_dialect, open_engine
+from covey.cli.commands.db import migrate as db_migrate
 from covey.engine.engine import Engine
 from covey.errors import SchemaError, Undone
+from covey.open import open_dialect, open_engine
 from covey.store import migrate
-from covey.testing import HandPool, check_queue, command, until
-from covey.testing.faults import Child
-from covey.testing.pools import Watch, Yard
-from covey.testing.postgres import Given, Server, dump, load
+from covey.testing import until
+from tests.kit import HandPool, check_queue, command
+from tests.kit.faults import Child
+from tests.kit.postgres import Given, Server, dump, load
+from tests.kit.running import Watch, Yard
 
 FITS = "alter table {jobs} add column remark text; create index jobs_remark on {jobs} (remark);"
 BREAKS = "alter table {jobs} rename column fence to hedge;"
@@ -28,7 +29,7 @@ STEPS = migrate.steps("postgres")
 
 MIGRATE = """
 import sys
-from covey.compose import open_engine
+from covey.open import open_engine
 from covey.store import migrate
 _, url, second, wait = sys.argv
 if second:
@@ -401,7 +402,7 @@ def test_a96_a_step_that_was_in_the_way_for_a_moment_is_done_at_the_next_try(
 
 
 def open_lock(url: str) -> int:
-    from covey.store.target import Target
+    from covey.store.postgres.url import Target
 
     return Target.of(url).lock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from covey.testing.postgres import Server
+from tests.kit.postgres import Server
 
 
 def main() -> None:

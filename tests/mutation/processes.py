@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from covey.worker import family
+from covey.system import process_tree
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = Path(sys.prefix) / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
@@ -36,7 +36,7 @@ class Planted(NamedTuple):
 BUGS = [
     Planted(
         "nobody is a subreaper",
-        "worker/family.py",
+        "system/process_tree.py",
         "prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)",
         "prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)",
         "processes/test_families.py",
@@ -44,7 +44,7 @@ BUGS = [
     ),
     Planted(
         "only process groups of the command are ended",
-        "worker/family.py",
+        "system/process_tree.py",
         "return [pid for pid in descendants(os.getpid(), keep) if start_ticks(pid) is not None]",
         "mine, living = children(os.getpid()), descendants(os.getpid(), keep)\n"
         "    return [pid for pid in living if start_ticks(pid) is not None and os.getpgid(pid) in mine]",
@@ -53,7 +53,7 @@ BUGS = [
     ),
     Planted(
         "a frozen family is not thawed after its TERM",
-        "worker/family.py",
+        "system/process_tree.py",
         "    send(list(frozen), signal.SIGCONT)\n",
         "",
         "processes/test_families.py",
@@ -61,7 +61,7 @@ BUGS = [
     ),
     Planted(
         "who ignores TERM is not killed",
-        "worker/family.py",
+        "system/process_tree.py",
         "            send(left, signal.SIGKILL)\n",
         "            send(left, signal.SIGTERM)\n",
         "processes/test_families.py",
@@ -69,7 +69,7 @@ BUGS = [
     ),
     Planted(
         "the kernel is not asked to end a function with its pool",
-        "worker/family.py",
+        "system/process_tree.py",
         "os.O_NONBLOCK | os.O_ASYNC",
         "os.O_NONBLOCK",
         "processes/test_lost.py",
@@ -77,7 +77,7 @@ BUGS = [
     ),
     Planted(
         "marks are looked for, but nothing below them",
-        "worker/family.py",
+        "system/process_tree.py",
         "dict.fromkeys([*found, *(below for pid in found for below in descendants(pid))])",
         "dict.fromkeys(found)",
         "processes/test_lost.py",
@@ -85,7 +85,7 @@ BUGS = [
     ),
     Planted(
         "a pool is known by its pid alone",
-        "pool/neighbours.py",
+        "pool/reaper.py",
         "not alive(pool.pid, pool.ticks)",
         "start_ticks(pool.pid) is None",
         "processes/test_lost.py",
@@ -93,7 +93,7 @@ BUGS = [
     ),
     Planted(
         "the zygote does not bury its children",
-        "pool/zygote.py",
+        "worker/zygote.py",
         "                    pass\n            self._bury()",
         "                    pass",
         "processes/test_poison.py",
@@ -101,7 +101,7 @@ BUGS = [
     ),
     Planted(
         "the zygote leaves alone what a dead worker left",
-        "pool/zygote.py",
+        "worker/zygote.py",
         "            for pid in strangers:\n"
         "                family.send([pid, *family.descendants(pid)], signal.SIGKILL)\n",
         "            break\n",
@@ -110,7 +110,7 @@ BUGS = [
     ),
     Planted(
         "the zygote goes without ending what is below it",
-        "pool/zygote.py",
+        "worker/zygote.py",
         "            family.end_all(grace_s=0)",
         "            pass",
         "processes/test_lost.py",
@@ -118,7 +118,7 @@ BUGS = [
     ),
     Planted(
         "a worker keeps the zygote's socket open",
-        "pool/zygote.py",
+        "worker/zygote.py",
         "                self._control.close()\n",
         "",
         "processes/test_lost.py",
@@ -126,7 +126,7 @@ BUGS = [
     ),
     Planted(
         "nobody stands above the zygote",
-        "pool/guard.py",
+        "worker/zygote_guard.py",
         "            family.end_all(grace_s=0)\n",
         "            pass\n",
         "processes/test_zygote.py",
@@ -134,7 +134,7 @@ BUGS = [
     ),
     Planted(
         "the guard goes as soon as the zygote is killed",
-        "pool/guard.py",
+        "worker/zygote_guard.py",
         "            if code >= 0:\n",
         "            if True:\n",
         "processes/test_zygote.py",
@@ -142,7 +142,7 @@ BUGS = [
     ),
     Planted(
         "a frozen zygote is waited for",
-        "pool/births.py",
+        "pool/zygote_client.py",
         "            self._nursery.kill()  #",
         "            pass  #",
         "processes/test_zygote.py",
@@ -150,7 +150,7 @@ BUGS = [
     ),
     Planted(
         "a worker's end is left to its zygote to tell",
-        "pool/births.py",
+        "pool/zygote_client.py",
         "                self._pool.watch(member.handle, partial(self._on_gone, member))",
         "                pass",
         "processes/test_zygote.py",
@@ -158,7 +158,7 @@ BUGS = [
     ),
     Planted(
         "what is kept in the background is heard no more",
-        "worker/commands.py",
+        "worker/command_worker.py",
         "                self._drains.append(reader)",
         "                os.close(reader)",
         "processes/test_kept.py",
@@ -166,7 +166,7 @@ BUGS = [
     ),
     Planted(
         "a command has its worker's descriptors",
-        "worker/commands.py",
+        "worker/command_worker.py",
         "err_reader, err_writer = os.pipe2(os.O_CLOEXEC)",
         "err_reader, err_writer = os.pipe2(0)",
         "processes/test_commands.py",
@@ -174,7 +174,7 @@ BUGS = [
     ),
     Planted(
         "a command is started with TERM blocked",
-        "worker/commands.py",
+        "worker/command_worker.py",
         "setsigmask=[]",
         "setsigmask=[signal.SIGTERM]",
         "processes/test_commands.py",
@@ -190,7 +190,7 @@ BUGS = [
     ),
     Planted(
         "an async worker hears of its pool's end in its loop alone",
-        "worker/coroutines.py",
+        "worker/async_worker.py",
         'threading.Thread(target=self._end_with_pool, name="covey-lifeline", daemon=True).start()',
         "loop.add_reader(self._station.reports, self._end_with_pool)",
         "processes/test_lost.py",
@@ -230,7 +230,7 @@ def _passes(python: Path, test: str, only: str) -> bool:
     done = subprocess.run(
         words, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, check=False
     )
-    family.end_all(grace_s=0)
+    process_tree.end_all(grace_s=0)
     if done.returncode not in (0, 1):
         sys.exit(f"{test} -k {only} could not be run:\n{done.stdout.decode()[-2000:]}")
     return done.returncode == 0
@@ -241,7 +241,7 @@ def show(title: str, verdict: str, seconds: float, test: str) -> None:
 
 
 def main() -> int:
-    family.become_subreaper()
+    process_tree.become_subreaper()
     wanted = [bug for bug in BUGS if all(word in bug.name for word in sys.argv[1:])]
     survived = 0
     with tempfile.TemporaryDirectory(prefix="covey-") as temp:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
-from covey.compose import open_engine
 from covey.core import codec, objects, times, tree
-from covey.testing import HandPool, child, command
+from covey.open import open_engine
+from tests.kit import HandPool, child, command
 
 
 def test_everything_runs_and_nobody_looks() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from covey.compose import open_engine
 from covey.engine.engine import Engine
+from covey.open import open_engine
 from covey.store import statements
-from covey.testing import command
+from tests.kit import command
 
 SQL = statements.load("sqlite")
 

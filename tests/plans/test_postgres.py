@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from covey.compose import open_engine
 from covey.engine.engine import Engine
-from covey.testing import command
-from covey.testing.postgres import Given, Server
+from covey.open import open_engine
+from tests.kit import command
+from tests.kit.postgres import Given, Server
 
 NUMBERS = json.dumps(list(range(500, 600)))
 PARAMS: dict[str, Any] = {

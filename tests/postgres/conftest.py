@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from covey.compose import open_engine
 from covey.engine.engine import Engine
-from covey.testing.proxy import Proxy
+from covey.open import open_engine
+from tests.kit.proxy import Proxy
 
 
 @pytest.fixture

@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from covey import config
-from covey.compose import open_engine
+from covey import settings as config
 from covey.core import codec
 from covey.core.model import Spec
 from covey.core.specs import task_spec
 from covey.core.view import Filter
 from covey.errors import StoreError, Unknown
-from covey.testing import check_queue, until
-from covey.testing.pools import RunningPool, Watch, Yard
+from covey.open import open_engine
+from covey.testing import until
+from tests.kit import check_queue
+from tests.kit.running import RunningPool, Watch, Yard
 
 HERE = Path(__file__).parent
 SETTINGS = config.effective({}, {})

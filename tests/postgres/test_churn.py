@@ -12,12 +12,14 @@ import psycopg
 import pytest
 
 from covey.engine.engine import Engine
-from covey.store import frontier, waiting
-from covey.store.waiting import Lane
-from covey.testing import HandPool, command, python_task, until
-from covey.testing.faults import failpoint
-from covey.testing.hand import report
-from covey.testing.postgres import Given, Server
+from covey.store import ready
+from covey.store.postgres import dead_entries
+from covey.store.ready import Lane
+from covey.testing import until
+from tests.kit import HandPool, command, python_task
+from tests.kit.faults import failpoint
+from tests.kit.hand_pool import report
+from tests.kit.postgres import Given, Server
 
 
 def churn(engine: Engine, pool: HandPool, jobs: int, queues: int = 1) -> list[float]:
@@ -74,8 +76,8 @@ def test_a38_with_a_held_snapshot_claims_do_not_pass_what_is_dead(
 ) -> None:
     """The same, counted instead of timed. What is slow and what is long is scaled down and lasts for the whole test."""
     for name, value in {"SLOW_S": -1.0, "JOB_S": 0.0, "LONG": 500, "LASTS_S": 60.0, "SHARE": 1_000_000}.items():
-        monkeypatch.setattr(frontier, name, value)
-    monkeypatch.setattr(waiting, "LASTS_S", 60.0)
+        monkeypatch.setattr(dead_entries, name, value)
+    monkeypatch.setattr(ready, "LASTS_S", 60.0)
     pool, dead = HandPool(engine), 5000
     with long_transaction(server):
         churn(engine, pool, dead, queues)
@@ -87,9 +89,9 @@ def test_a38_with_a_held_snapshot_claims_do_not_pass_what_is_dead(
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look counts as slow and every way as long, so that claims go on from the frontier at once."""
-    monkeypatch.setattr(frontier, "SLOW_S", -1.0)
-    monkeypatch.setattr(frontier, "JOB_S", 0.0)
-    monkeypatch.setattr(frontier, "LONG", -(1 << 30))
+    monkeypatch.setattr(dead_entries, "SLOW_S", -1.0)
+    monkeypatch.setattr(dead_entries, "JOB_S", 0.0)
+    monkeypatch.setattr(dead_entries, "LONG", -(1 << 30))
 
 
 def test_from_the_frontier_every_job_is_claimed_once_and_in_order(engine: Engine, hasty: None) -> None:
@@ -139,7 +141,7 @@ def test_that_there_was_nothing_is_not_believed_of_jobs_that_came_later(
     engine: Engine, hasty: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slow looks are kept for a minute here: who is enqueued meanwhile must not wait that long."""
-    monkeypatch.setattr(frontier, "SHARE", 1_000_000)
+    monkeypatch.setattr(dead_entries, "SHARE", 1_000_000)
     pool = HandPool(engine)
     for _ in range(5):
         assert pool.claim(5) == []
@@ -179,8 +181,8 @@ def test_looks_that_a_busy_server_makes_slow_stay_one_statement_each(engine: Eng
     """It stands still before each answer, as one does that waits for a processor; nothing is in the way."""
     pool = HandPool(engine)
     pool.beat()
-    looks = 3 * frontier.SLOW_LOOKS
-    with failpoint("store.before_commit", f"sleep:{frontier.SLOW_S * 2}"):
+    looks = 3 * dead_entries.SLOW_LOOKS
+    with failpoint("store.before_commit", f"sleep:{dead_entries.SLOW_S * 2}"):
         assert statements(engine, pool, looks) == looks
 
 
@@ -191,7 +193,7 @@ def test_a_busy_server_does_not_send_claims_to_the_frontier_either(engine: Engin
     queries = dialect.queries
 
     def slow(*asked: Any) -> Any:
-        time.sleep(frontier.SLOW_S * 2)
+        time.sleep(dead_entries.SLOW_S * 2)
         return queries(*asked)
 
     dialect.queries = slow
@@ -204,14 +206,14 @@ def test_a_busy_server_does_not_send_claims_to_the_frontier_either(engine: Engin
 def test_looks_past_what_the_server_cannot_forget_are_left_to_those_that_have_a_frontier(
     engine: Engine, server: Server | Given, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frontier, "LONG", 500)
+    monkeypatch.setattr(dead_entries, "LONG", 500)
     pool = HandPool(engine)
     pool.beat()
     with long_transaction(server):
         churn(engine, pool, 1000)
-        monkeypatch.setattr(frontier, "SLOW_S", -1.0)
-        monkeypatch.setattr(frontier, "JOB_S", 0.0)
-        statements(engine, pool, frontier.SLOW_LOOKS)
+        monkeypatch.setattr(dead_entries, "SLOW_S", -1.0)
+        monkeypatch.setattr(dead_entries, "JOB_S", 0.0)
+        statements(engine, pool, dead_entries.SLOW_LOOKS)
         assert engine.store._way.until > time.monotonic()
         assert statements(engine, pool, 5) > 5
 
@@ -220,7 +222,7 @@ def test_looks_past_what_the_server_cannot_forget_are_left_to_those_that_have_a_
         pool.succeed(pool.claim_one())
         return statements(engine, pool, 5) == 5
 
-    monkeypatch.setattr(frontier, "SHORTCUT_S", 0.1)
+    monkeypatch.setattr(dead_entries, "SHORTCUT_S", 0.1)
     engine.store._way.until = 0.0
     until(goes_on, 60, "as quick as before")
     assert engine.store._way.is_short(time.monotonic())
@@ -229,13 +231,13 @@ def test_looks_past_what_the_server_cannot_forget_are_left_to_those_that_have_a_
 def test_looks_past_many_dead_entries_stay_one_statement_each_while_they_are_quick(
     engine: Engine, server: Server | Given, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frontier, "LONG", 500)
-    monkeypatch.setattr(frontier, "SLOW_S", 60.0)  # so that they are, on any machine
+    monkeypatch.setattr(dead_entries, "LONG", 500)
+    monkeypatch.setattr(dead_entries, "SLOW_S", 60.0)  # so that they are, on any machine
     pool = HandPool(engine)
     pool.beat()
     with long_transaction(server):
         churn(engine, pool, 1000)
-        assert statements(engine, pool, 3 * frontier.SLOW_LOOKS) == 3 * frontier.SLOW_LOOKS
+        assert statements(engine, pool, 3 * dead_entries.SLOW_LOOKS) == 3 * dead_entries.SLOW_LOOKS
         assert not engine.store._way.is_short(time.monotonic())  # it was long
 
 
@@ -247,11 +249,11 @@ def test_where_the_server_does_not_count_slow_looks_are_left_to_those_that_have_
     pool.beat()
     engine.store.raw("select set_config('track_counts', 'off', false)")
     try:
-        monkeypatch.setattr(frontier, "SLOW_S", 60.0)
+        monkeypatch.setattr(dead_entries, "SLOW_S", 60.0)
         assert statements(engine, pool, 5) == 5
         assert not engine.store._way.is_short(time.monotonic())
-        monkeypatch.setattr(frontier, "SLOW_S", -1.0)
-        statements(engine, pool, frontier.SLOW_LOOKS)
+        monkeypatch.setattr(dead_entries, "SLOW_S", -1.0)
+        statements(engine, pool, dead_entries.SLOW_LOOKS)
         assert engine.store._way.until > time.monotonic()
         assert statements(engine, pool, 5) > 5
     finally:

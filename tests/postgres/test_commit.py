@@ -14,11 +14,12 @@ from covey.core.model import Claim, Report
 from covey.core.view import Edit
 from covey.engine.engine import Engine
 from covey.errors import Unknown
-from covey.store import postgres
-from covey.testing import HandPool, check_queue, child, command, until
-from covey.testing.checker import every_job
-from covey.testing.hand import report
-from covey.testing.proxy import How, Proxy
+from covey.store.postgres import database
+from covey.testing import until
+from tests.kit import HandPool, check_queue, child, command
+from tests.kit.checker import every_job
+from tests.kit.hand_pool import report
+from tests.kit.proxy import How, Proxy
 
 HOWS: list[How] = ["before", "after"]
 
@@ -227,8 +228,8 @@ def test_a31_a_question_waits_for_a_commit_that_is_under_way(
 def test_a31_a_server_that_stays_away_after_commit_is_unknown_and_said_so(
     proxy: Proxy, opened: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "RESOLVE_S", 0.5)
-    monkeypatch.setattr(postgres, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(database, "RESOLVE_S", 0.5)
+    monkeypatch.setattr(database, "PATIENCE_S", 0.2)
     client = opened(proxy.url)
     proxy.break_next("before")
     proxy.refusing = True

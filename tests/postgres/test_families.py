@@ -14,8 +14,8 @@ import pytest
 from covey.core.model import ENDED, Claim
 from covey.engine.engine import Engine
 from covey.errors import Refused
-from covey.testing import HandPool, after, check_queue, child, command, python_task
-from covey.testing.hand import report
+from tests.kit import HandPool, after, check_queue, child, command, python_task
+from tests.kit.hand_pool import report
 
 from .meeting import fine, together
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from covey.compose import open_engine
 from covey.errors import StoreError
+from covey.open import open_engine
 
 
 def test_a_server_whose_disk_is_full_is_named_as_that(postgres_queue: Callable[[], str]) -> None:

@@ -14,10 +14,11 @@ import pytest
 from covey.core.model import Claim, Reply, Report
 from covey.engine.engine import Engine
 from covey.errors import Refused, Unknown
-from covey.testing import HandPool, check_queue, child, command, until
-from covey.testing.checker import every_job
-from covey.testing.hand import report
-from covey.testing.proxy import How, Proxy
+from covey.testing import until
+from tests.kit import HandPool, check_queue, child, command
+from tests.kit.checker import every_job
+from tests.kit.hand_pool import report
+from tests.kit.proxy import How, Proxy
 
 from .meeting import fine, together
 

@@ -10,13 +10,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from covey.compose import open_engine
 from covey.core.view import Edit, Filter
 from covey.engine.engine import Engine
 from covey.errors import CoveyError, Duplicate, InvalidInput, StoreError
-from covey.testing import HandPool, after, check_queue, child, command, python_task, until
-from covey.testing.postgres import Server
-from covey.testing.proxy import Pooling
+from covey.open import open_engine
+from covey.testing import until
+from tests.kit import HandPool, after, check_queue, child, command, python_task
+from tests.kit.postgres import Server
+from tests.kit.proxy import Pooling
 
 from .field import Field
 
@@ -177,7 +178,7 @@ def test_a36_failed_verbs_leave_nothing_either(engine: Engine, admin: psycopg.Co
 
 def test_a36_receipts_do_not_pile_up(engine: Engine, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """They go with the prune duty, once nobody can ask for them any more."""
-    from covey.store import postgres
+    from covey.store.postgres import database as postgres
 
     count = "select count(*) from {receipts}"
     for _ in range(5):

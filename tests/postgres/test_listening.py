@@ -13,13 +13,14 @@ import psycopg
 import pytest
 
 from covey.engine.engine import Engine
-from covey.store.listening import Ears
-from covey.store.postgres import Postgres
-from covey.store.target import Target
-from covey.testing import HandPool, command, until
-from covey.testing.faults import failpoint
-from covey.testing.postgres import Server
-from covey.testing.proxy import Proxy
+from covey.store.postgres.bell import Ears
+from covey.store.postgres.database import Postgres
+from covey.store.postgres.url import Target
+from covey.testing import until
+from tests.kit import HandPool, command
+from tests.kit.faults import failpoint
+from tests.kit.postgres import Server
+from tests.kit.proxy import Proxy
 
 Open = Callable[..., Engine]
 

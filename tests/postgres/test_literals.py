@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from covey.engine.engine import Engine
-from covey.store.bulk import placeholders, written
+from covey.store.postgres.binding import placeholders, written
 
 AWKWARD = (
     *("", "plain", "it's", "'", "''", "\\", "\\'", "'; drop table x; --", "%", "%s", "%%", "%(text)s", ":text", "::"),

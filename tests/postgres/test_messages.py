@@ -12,9 +12,10 @@ from psycopg.pq import TransactionStatus
 from covey.core.model import Held
 from covey.engine.engine import Engine
 from covey.errors import StoreError, Unknown
-from covey.store.session import Session, _interposed
-from covey.testing import HandPool, child, command, python_task, until
-from covey.testing.hand import report
+from covey.store.postgres.session import Session, _interposed
+from covey.testing import until
+from tests.kit import HandPool, child, command, python_task
+from tests.kit.hand_pool import report
 
 
 @pytest.fixture

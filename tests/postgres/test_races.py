@@ -16,11 +16,11 @@ from covey.core.model import Claim, Outcome, Output
 from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import Duplicate, InvalidInput, Refused
-from covey.store.waiting import Lane
-from covey.testing import HandPool, check_queue, child, command
-from covey.testing.checker import every_job
-from covey.testing.faults import Child
-from covey.testing.hand import report
+from covey.store.ready import Lane
+from tests.kit import HandPool, check_queue, child, command
+from tests.kit.checker import every_job
+from tests.kit.faults import Child
+from tests.kit.hand_pool import report
 
 from ..store import programs
 from .meeting import fine, together, waits_for_a_lock

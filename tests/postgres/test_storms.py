@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from covey.compose import open_engine
+from covey.open import open_engine
 from covey.testing import until
-from covey.testing.postgres import Server
+from tests.kit.postgres import Server
 
 from .field import Field, Producer, settled, weather
 

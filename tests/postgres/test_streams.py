@@ -11,8 +11,9 @@ import pytest
 
 from covey.core.view import Filter
 from covey.errors import Refused
-from covey.testing import check_queue, until
-from covey.testing.proxy import Proxy
+from covey.testing import until
+from tests.kit import check_queue
+from tests.kit.proxy import Proxy
 
 from .field import Field, _spec
 

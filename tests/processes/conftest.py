@@ -9,8 +9,8 @@ from zlib import crc32
 
 import pytest
 
-from covey.testing.pools import RunningPool, Yard
-from covey.testing.postgres import Given, Server
+from tests.kit.postgres import Given, Server
+from tests.kit.running import RunningPool, Yard
 
 HERE = Path(__file__).parent
 APP = "zoo:app"

@@ -15,8 +15,8 @@ from typing import Any
 from traces import leave_trace, wait_for
 
 from covey import Context, Retry, Snooze
-from covey.worker import coroutines, wire
-from covey.worker.station import Station
+from covey.worker import async_worker, messages
+from covey.worker.pool_link import Station
 
 DELAYS: dict[str, Any] = {
     "timedelta": timedelta(milliseconds=10), "text": "0.01", "word": "soon", "list": [1], "endless": 10**400,
@@ -70,8 +70,8 @@ async def agarbles() -> None:
 
 async def atrips_its_worker() -> None:
     """What comes after the task fails, once."""
-    real, coroutines.join = coroutines.join, None  # type: ignore[assignment]
-    asyncio.get_running_loop().call_later(0.2, setattr, coroutines, "join", real)
+    real, async_worker.join = async_worker.join, None  # type: ignore[assignment]
+    asyncio.get_running_loop().call_later(0.2, setattr, async_worker, "join", real)
 
 
 async def acannot_read_the_next() -> None:
@@ -80,7 +80,7 @@ async def acannot_read_the_next() -> None:
     def unreadable(data: bytes) -> Any:
         raise ValueError("what was sent is not there")
 
-    wire.decode_dispatch = unreadable
+    messages.decode_dispatch = unreadable
 
 
 async def awrites_after_its_end() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from covey.compose import open_engine
 from covey.core.specs import task_spec
+from covey.open import open_engine
 from covey.testing import until
-from covey.testing.pools import RunningPool, Yard
+from tests.kit.running import RunningPool, Yard
 
 STORES = ("file", "postgres")
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from covey.env import start_ticks
-from covey.testing.lacking import Lacking
-from covey.testing.pools import Yard
+from covey.system import cgroup
 from covey.testing.until import until
-from covey.worker import cgroup
+from tests.kit.lacking import Lacking
+from tests.kit.running import Yard
 
 ON = {"COVEY_CGROUP": "on"}
 # No environment, no parent that we know, a session of its own: only the group still holds it.

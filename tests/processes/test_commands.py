@@ -10,7 +10,7 @@ import pytest
 
 from covey.core.model import Policy, Spec
 from covey.testing import until
-from covey.testing.pools import RunningPool, Watch, Yard
+from tests.kit.running import RunningPool, Watch, Yard
 
 SERVED = (
     "test_a65_one_endless_line_is_kept_from_both_ends",

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from covey.core.view import JobView
+from covey.system import process_tree
 from covey.testing import until
-from covey.testing.pools import RunningPool, Yard
 from covey.testing.until import slack
-from covey.worker import family
+from tests.kit.running import RunningPool, Yard
 
 from .escapers import COMMANDS, TASKS, Animal, everybody
 
@@ -100,8 +100,8 @@ class Zoo:
 
     def kill(self, *pids: int) -> None:
         """All of them at once: none can react to another's death in between."""
-        family.send(list(pids), signal.SIGSTOP)
-        family.send(list(pids), signal.SIGKILL)
+        process_tree.send(list(pids), signal.SIGSTOP)
+        process_tree.send(list(pids), signal.SIGKILL)
         if self.pool.pid in pids:
             self.pool.process.wait()
 
@@ -147,7 +147,7 @@ class Zoo:
         quiet = 0
         while quiet < 3:  # one look may miss who forks all the time
             found = [pid for pids in self.look().values() for pid in pids]
-            family.send(found, signal.SIGKILL)
+            process_tree.send(found, signal.SIGKILL)
             quiet = 0 if found else quiet + 1
 
 

@@ -13,18 +13,9 @@ from typing import Any
 
 import pytest
 
+from covey.system import process_tree
 from covey.testing import until
-from covey.testing.pools import (
-    RunningPool,
-    Watch,
-    Yard,
-    descriptors,
-    gone,
-    memory,
-    threads,
-    zombies,
-)
-from covey.worker import family
+from tests.kit.running import RunningPool, Watch, Yard, descriptors, gone, memory, threads, zombies
 
 GRACE_S = 5.0
 
@@ -223,7 +214,7 @@ def test_what_belongs_to_another_user_is_not_waited_for(monkeypatch: pytest.Monk
         with monkeypatch.context() as patch:
             patch.setattr(os, "kill", forbidden)
             watch = Watch()
-            family.end_all(grace_s=0.05, keep=set(family.children(os.getpid())) - {theirs.pid})
+            process_tree.end_all(grace_s=0.05, keep=set(process_tree.children(os.getpid())) - {theirs.pid})
         assert watch.within(3)
         theirs.kill()
 

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from covey.testing import check_queue, until
-from covey.testing.hosts import Host, Network, need_hosts
-from covey.testing.pools import Watch, Yard
-from covey.testing.postgres import Server
-from covey.worker import family
+from covey.system import process_tree
+from covey.testing import until
+from tests.kit import check_queue
+from tests.kit.hosts import Host, Network, need_hosts
+from tests.kit.postgres import Server
+from tests.kit.running import Watch, Yard
 
 LEASE_S, BEAT_S = 2.0, 0.5
 WITHIN_S = LEASE_S + 2.0
@@ -82,7 +83,7 @@ def pools(yard: Yard) -> dict[str, int]:
 
 def processes(yard: Yard, pool: int) -> list[int]:
     """What a pool has started and still lives, on whatever host."""
-    return family.marked(f"{yard.mark}{pool}:")
+    return process_tree.marked(f"{yard.mark}{pool}:")
 
 
 def allow(yard: Yard, host: str, job: int) -> None:

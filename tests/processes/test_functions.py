@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from covey.pool.crew import GIVE_UP
+from covey.pool.workers import GIVE_UP
 from covey.testing import until
-from covey.testing.pools import RunningPool, Watch, Yard
 from covey.worker.output import hollow_out
+from tests.kit.running import RunningPool, Watch, Yard
 
 SERVED = (
     "test_many_async_tasks_run_at_the_same_time_in_one_worker",

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
+from covey.system import process_tree
 from covey.testing import until
-from covey.testing.pools import RunningPool, Yard, gone
-from covey.worker import family
+from tests.kit.running import RunningPool, Yard, gone
 
 STORES = ("file",)
 CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
@@ -76,7 +76,7 @@ def test_what_an_import_has_started_goes_when_guard_and_zygote_are_killed_in_it(
     zygote, guard, *started = map(int, yard.trace("started")[0].split())
     (yard.home / "go").touch()
     # The pool may be faster than we are with the second one.
-    family.send([guard, zygote] if order == "guard first" else [zygote, guard], signal.SIGKILL)
+    process_tree.send([guard, zygote] if order == "guard first" else [zygote, guard], signal.SIGKILL)
     pool.started()
     assert gone(*started), "they go before the next try"
     assert pool.stop() == 0, pool.said()
@@ -86,7 +86,7 @@ def test_what_an_import_has_started_goes_when_guard_and_zygote_are_killed_in_it(
 def test_what_an_import_has_started_goes_with_a_pool_whose_guard_and_zygote_were_killed(yard: Yard) -> None:
     pool = start(yard, "app = Covey('queue.db')").started()
     zygote, guard, *_ = map(int, yard.trace("started")[0].split())
-    family.send([guard, zygote], signal.SIGKILL)
+    process_tree.send([guard, zygote], signal.SIGKILL)
     yard.trace("started", 2)
     until(lambda: "the zygote was lost" in pool.said(), 15, "the pool notices")
     assert pool.stop() == 0, pool.said()

@@ -8,8 +8,8 @@ import signal
 import pytest
 
 from covey.testing import until
-from covey.testing.pools import Yard, descriptors, gone
-from covey.worker.commands import MOST_DRAINS
+from covey.worker.command_worker import MOST_DRAINS
+from tests.kit.running import Yard, descriptors, gone
 
 TALKS = """sh -c 'trap "echo killed by PIPE >>heard" PIPE
 echo $$ >>kept; until test -e enough; do echo line; echo word >&2; echo wrote >>wrote; sleep 0.02; done

@@ -11,11 +11,12 @@ import pytest
 
 from covey.env import boot, start_ticks
 from covey.errors import Busy
-from covey.store.sqlite import Sqlite
-from covey.testing import HandPool, until
-from covey.testing.factories import pool_info
-from covey.testing.faults import Child
-from covey.testing.pools import Watch, Yard, gone
+from covey.store.sqlite.database import Sqlite
+from covey.testing import until
+from tests.kit import HandPool
+from tests.kit.factories import pool_info
+from tests.kit.faults import Child
+from tests.kit.running import Watch, Yard, gone
 
 STORES = ("file", "postgres")
 SERVED = ()  # all of them in `make proof`, none in `make test`
@@ -23,7 +24,7 @@ FAMILY = "echo $$ >>{0}; setsid sh -c 'echo $$ >>{0}; sleep 1000' & sleep 1000 &
 
 HOLDER = """
 import sys
-from covey.store.sqlite import Sqlite
+from covey.store.sqlite.database import Sqlite
 store = Sqlite(sys.argv[1])
 with store.transaction():
     print("held", flush=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from covey.testing.pools import Yard, gone
+from tests.kit.running import Yard, gone
 
 SOON: dict[str, Any] = {"backoff_base": 1.0, "backoff_cap_s": 0.0}
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from covey.errors import Busy
-from covey.store.sqlite import Sqlite
-from covey.testing import HandPool, until
-from covey.testing.factories import pool_info
-from covey.testing.pools import RunningPool, Watch, Yard, gone
+from covey.store.sqlite.database import Sqlite
+from covey.testing import until
+from tests.kit import HandPool
+from tests.kit.factories import pool_info
+from tests.kit.running import RunningPool, Watch, Yard, gone
 
 from .escapers import COMMANDS, holders
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.testing.pools import Yard
+from tests.kit.running import Yard
 
 SERVED = ("test_a_child_sees_a_sibling_die_while_both_run",)
 STORES = ("file", "postgres")

@@ -19,15 +19,15 @@ import pytest
 
 from covey.core.view import Event
 from covey.log import Log
-from covey.pool import crew as crews
-from covey.pool.crew import Crew
-from covey.pool.sizing import automatic
-from covey.pool.types import Type
-from covey.pool.zygote import Zygote
+from covey.pool import workers as crews
+from covey.pool.worker_types import Type
+from covey.pool.workers import Crew
+from covey.system.resources import automatic
 from covey.testing import until
-from covey.testing.pools import RunningPool, Watch, Yard, gone
-from covey.worker import wire
+from covey.worker import messages
 from covey.worker.setting import Setting
+from covey.worker.zygote import Zygote
+from tests.kit.running import RunningPool, Watch, Yard, gone
 
 from . import told
 
@@ -408,7 +408,7 @@ def test_a_system_that_refuses_a_process_costs_that_worker_and_not_the_pool(yard
         "    if left[0] >= 0:\n"
         "        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))\n"
         "    return fork()\n"
-        "if 'covey.pool.zygote' in sys.orig_argv:\n"
+        "if 'covey.worker.zygote' in sys.orig_argv:\n"
         "    os.fork = refuse\n"
     )
     pool = yard.pool(count=4, commands_only=True).started()
@@ -433,11 +433,11 @@ def test_a_zygote_that_may_not_fork_says_so_and_listens_on(monkeypatch: pytest.M
     before = len(os.listdir("/proc/self/fd"))
     try:
         for name in ("shell-1", "shell-2"):
-            request = wire.encode(wire.Fork(name, "command", 1))
+            request = messages.encode(messages.Fork(name, "command", 1))
             ours.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))])
             assert zygote._listen()
             reason = "cannot fork: Resource temporarily unavailable"
-            assert wire.decode_from_zygote(ours.recv(4096)) == wire.Unborn(name, reason)
+            assert messages.decode_from_zygote(ours.recv(4096)) == messages.Unborn(name, reason)
         assert len(os.listdir("/proc/self/fd")) == before  # what came with the request is closed
         ours.close()
         assert not zygote._listen()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from covey.testing import until
-from covey.testing.pools import Watch, Yard, gone
+from tests.kit.running import Watch, Yard, gone
 
 from . import told
 

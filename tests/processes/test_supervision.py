@@ -17,9 +17,9 @@ from covey.errors import InvalidInput
 from covey.log import Log
 from covey.pool import care
 from covey.pool.care import Care, Parent
-from covey.pool.crew import Crew
+from covey.pool.workers import Crew
 from covey.testing import until
-from covey.testing.pools import RunningPool, Yard, gone
+from tests.kit.running import RunningPool, Yard, gone
 
 from . import told
 

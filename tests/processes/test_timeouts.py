@@ -12,7 +12,7 @@ import pytest
 
 from covey.core.view import JobView
 from covey.testing import until
-from covey.testing.pools import RunningPool, Watch, Yard, gone
+from tests.kit.running import RunningPool, Watch, Yard, gone
 
 SERVED = (
     "test_a_running_job_that_is_cancelled_stops_and_can_be_retried",

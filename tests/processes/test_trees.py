@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from covey.core.view import JobView
-from covey.testing.pools import Yard, gone
 from covey.testing.until import until
+from tests.kit.running import Yard, gone
 
 SERVED = (
     "test_a_function_spawns_and_its_join_makes_the_result",

@@ -11,7 +11,7 @@ import pytest
 from covey.core.view import JobView
 from covey.env import hostname
 from covey.testing import until
-from covey.testing.pools import RunningPool, Yard
+from tests.kit.running import RunningPool, Yard
 
 STORES = ("file", "postgres")
 SERVED = (

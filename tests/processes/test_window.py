@@ -10,7 +10,7 @@ import pytest
 
 from covey.core.model import WorkerState
 from covey.testing import until
-from covey.testing.pools import Yard
+from tests.kit.running import Yard
 
 
 def held(yard: Yard) -> int:

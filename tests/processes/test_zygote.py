@@ -10,7 +10,7 @@ import pytest
 
 from covey.pool.silence import FROZEN, LOADING, LOOK_S, Silence
 from covey.testing import until
-from covey.testing.pools import RunningPool, Yard, gone
+from tests.kit.running import RunningPool, Yard, gone
 
 STORES = ("file", "postgres")
 SOON = {"backoff_base": 1.0, "backoff_cap_s": 0.0}

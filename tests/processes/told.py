@@ -7,7 +7,7 @@ from pathlib import Path
 
 from covey.core.view import Event, PoolView, WorkerView
 from covey.testing import until
-from covey.testing.pools import RunningPool, Yard
+from tests.kit.running import RunningPool, Yard
 
 
 def events(yard: Yard, *kinds: str) -> list[Event]:

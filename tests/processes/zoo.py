@@ -17,8 +17,8 @@ from traces import leave_trace, wait_for
 
 from covey import Abort, Context, Covey, Retry, Snooze
 from covey.env import start_ticks
+from covey.system import process_tree
 from covey.testing.until import until
-from covey.worker import family
 
 app = Covey()
 
@@ -206,11 +206,11 @@ def starts_from_a_thread(text: str) -> int:
 
 def orphans(count: int) -> int:
     """Leaves that many dead grandchildren to whoever adopts them. All are dead when it returns."""
-    before = len(family.children(os.getpid()))
+    before = len(process_tree.children(os.getpid()))
     subprocess.run(["sh", "-c", f"for i in $(seq {count}); do (exec true) & done"], check=True)
 
     def dead() -> bool:
-        mine = family.children(os.getpid())
+        mine = process_tree.children(os.getpid())
         return len(mine) >= before + count and all(start_ticks(pid) is None for pid in mine)
 
     until(dead, 10, "the orphans are dead")

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
+from tools.torture.audit import AUDIT
 
-from covey.compose import open_engine
 from covey.engine.engine import Engine
+from covey.open import open_engine
 from covey.remote.remote import Remote
-from covey.testing.serving import Served
-from covey.testing.torture.audit import AUDIT
+from tests.kit.http_server import Served
 
 from .cutting import Cutting
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tools.torture.mutants import caught, hunt
+from tools.torture.run import Torture
 
-from covey.testing.postgres import Given, Server
-from covey.testing.torture.mutants import caught, hunt
-from covey.testing.torture.run import Torture
+from tests.kit.postgres import Given, Server
 
 
 @pytest.fixture(params=["file", "postgres"])

@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from covey.compose import open_engine
 from covey.engine.engine import Engine
 from covey.errors import Busy
-from covey.testing import command, until
-from covey.testing.faults import failpoint
-from covey.testing.serving import Served
-from covey.web import lending
+from covey.open import open_engine
+from covey.testing import until
+from covey.web.api import loans
+from tests.kit import command
+from tests.kit.faults import failpoint
+from tests.kit.http_server import Served
 
 from ..web.process import running
 from .conftest import BOTH, times
@@ -106,7 +107,7 @@ def test_with_a_name_it_waits_a_moment_for_who_comes_again(
     assert lent["job"]["id"] == made.id
     hold = {"pool": lent["pool"], "fence": lent["fence"]}
     assert worker.ask(f"/v1/jobs/{made.id}/release", **hold) == (200, {"id": made.id})
-    monkeypatch.setattr(lending, "NAMED_S", 0.2)
+    monkeypatch.setattr(loans, "NAMED_S", 0.2)
     hang_up(served.url, engine, made.id, lease_s=600, request="never again")
     until(lambda: engine.job(made.id).state == "pending", 20)
     until(lambda: engine.pools() == [], 10)
@@ -127,9 +128,9 @@ class Slow:
 
     def __init__(self, patch: pytest.MonkeyPatch, name: str, error: Exception | None = None) -> None:
         self._begun, self._gone, self._error = threading.Event(), threading.Event(), error
-        self._lend, hand_back = getattr(lending, name), lending.Lending._hand_back
-        patch.setattr(lending, name, self._slowly)
-        patch.setattr(lending.Lending, "_hand_back", lambda *each: self._gone.set() or hand_back(*each))
+        self._lend, hand_back = getattr(loans, name), loans.Lending._hand_back
+        patch.setattr(loans, name, self._slowly)
+        patch.setattr(loans.Lending, "_hand_back", lambda *each: self._gone.set() or hand_back(*each))
 
     def _slowly(self, *asked: Any) -> Any:
         lent = None if self._error else self._lend(*asked)
@@ -167,7 +168,7 @@ def test_a_loan_that_could_not_be_told_once_more_is_told_when_it_is_asked_again(
     engine.enqueue([command(), command()])
     lent = worker.ask("/v1/jobs/claim", request="mine")[1]["lent"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lending, "_still", busy)
+        patch.setattr(loans, "_still", busy)
         assert worker.ask("/v1/jobs/claim", request="mine")[0] == 503
     again = worker.ask("/v1/jobs/claim", request="mine")[1]["lent"]
     assert (again["job"]["id"], again["fence"]) == (lent["job"]["id"], lent["fence"])
@@ -184,7 +185,7 @@ def test_who_hangs_up_twice_under_one_name_leaves_nothing_lent(
     (made,) = engine.enqueue([command(max_attempts=1)])
     hang_up(served.url, engine, made.id, lease_s=600, request="mine")
     assert worker.ask("/v1/jobs/claim", request="mine", lease_s=600)[1]["lent"]["job"]["id"] == made.id
-    monkeypatch.setattr(lending, "NAMED_S", 0.2)
+    monkeypatch.setattr(loans, "NAMED_S", 0.2)
     with pytest.MonkeyPatch.context() as patch:
         Slow(patch, "_still").hang_up(served.url, lease_s=600, request="mine")
     until(lambda: engine.job(made.id).state == "pending", 20)

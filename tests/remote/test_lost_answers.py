@@ -13,11 +13,12 @@ from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import Unreachable
 from covey.log import Log
-from covey.pool.neighbours import Neighbours
+from covey.pool.reaper import Neighbours
 from covey.remote.remote import Remote
-from covey.testing import HandPool, command, pool_info, until
-from covey.testing.hand import report
-from covey.testing.pools import Watch
+from covey.testing import until
+from tests.kit import HandPool, command, pool_info
+from tests.kit.hand_pool import report
+from tests.kit.running import Watch
 
 from .conftest import BOTH, times
 from .cutting import Cutting

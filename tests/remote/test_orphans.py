@@ -12,9 +12,10 @@ from covey.core.model import Caller
 from covey.engine.engine import Engine
 from covey.env import boot, hostname, start_ticks
 from covey.remote.remote import Remote
-from covey.testing import command, until
-from covey.testing.pools import RunningPool, Yard
-from covey.testing.serving import Served
+from covey.testing import until
+from tests.kit import command
+from tests.kit.http_server import Served
+from tests.kit.running import RunningPool, Yard
 
 from .conftest import times
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from covey.compose import open_engine
 from covey.engine.engine import Engine
+from covey.open import open_engine
 from covey.remote.remote import Remote
-from covey.testing import HandPool, pool_info, until
-from covey.testing.hosts import Network, need_hosts
-from covey.testing.pools import Watch, Yard
-from covey.testing.serving import Served
+from covey.testing import until
+from tests.kit import HandPool, pool_info
+from tests.kit.hosts import Network, need_hosts
+from tests.kit.http_server import Served
+from tests.kit.running import Watch, Yard
 
 LEASE_S, BEAT_S = 2.0, 0.5
 # Says who it is, goes on until it may end, says so again.

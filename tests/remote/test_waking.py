@@ -18,10 +18,11 @@ import pytest
 from covey.core import bodies
 from covey.engine.engine import Engine
 from covey.remote.remote import Remote
-from covey.testing import HandPool, child, command, pool_info, until
-from covey.testing.pools import Watch
-from covey.testing.serving import Served
-from covey.web import hub
+from covey.testing import until
+from covey.web import notifier
+from tests.kit import HandPool, child, command, pool_info
+from tests.kit.http_server import Served
+from tests.kit.running import Watch
 
 from .conftest import BOTH
 
@@ -50,7 +51,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 def looks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server never looks by itself, so that whoever was not woken sleeps on; except where that is the point."""
     if "without_a_bell" not in request.node.name:
-        monkeypatch.setattr(hub, "LOOK_S", 60.0)
+        monkeypatch.setattr(notifier, "LOOK_S", 60.0)
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def test_p73_a_job_that_another_process_writes_into_the_database_wakes_a_waiter_
     waiter.pool.turn()
     woken = waiter.wait()
     waiting(1)
-    program = "import sys; from covey.compose import open_engine; from covey.testing import command\n"
+    program = "import sys; from covey.open import open_engine; from covey.testing import command\n"
     program += "open_engine(sys.argv[1]).enqueue([command()])"
     subprocess.run([sys.executable, "-c", program, url], check=True)
     assert woken.result()
@@ -101,7 +102,7 @@ def test_without_a_bell_a_waiter_is_woken_within_a_second(
     monkeypatch.setattr(engine.store.dialect, "ring", lambda *_: None)
     engine.enqueue([command()])
     assert woken.result()
-    assert hub.LOOK_S <= 1
+    assert notifier.LOOK_S <= 1
 
 
 def test_a_hundred_waiters_and_a_hundred_jobs_nobody_misses(
@@ -229,7 +230,7 @@ def test_what_is_due_wakes_one_with_a_free_place(
     engine: Engine, make: Make, waiting: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The moment after which another one would be woken, should nobody have taken it by then, does not end here."""
-    monkeypatch.setattr(hub, "MOMENT_S", 60.0)
+    monkeypatch.setattr(notifier, "MOMENT_S", 60.0)
     full, idle = make(name="full"), make(name="idle")
     for waiter in (full, idle):
         waiter.pool.turn()

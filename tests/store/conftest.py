@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from covey.compose import open_engine
 from covey.engine.engine import Engine
+from covey.open import open_engine
 
 
 @pytest.fixture

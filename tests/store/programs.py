@@ -3,8 +3,8 @@
 # Enqueues one job after the other and prints each id once it was acknowledged.
 CLIENT = """
 import sys
-from covey.compose import open_engine
-from covey.testing import command
+from covey.open import open_engine
+from tests.kit import command
 engine = open_engine(sys.argv[1])
 for n in range(int(sys.argv[2])):
     (made,) = engine.enqueue([command(f"echo {n}")])
@@ -15,9 +15,9 @@ engine.close()
 # Claims a few at a time and completes them, until nothing is left; prints what it had.
 WORKER = """
 import sys
-from covey.compose import open_engine
-from covey.testing import HandPool
-from covey.testing.hand import report
+from covey.open import open_engine
+from tests.kit import HandPool
+from tests.kit.hand_pool import report
 engine = open_engine(sys.argv[1])
 pool = HandPool(engine)
 print("ready", flush=True)
@@ -36,9 +36,9 @@ engine.close()
 # Does one thing and says what came of it, in one line.
 ONCE = """
 import sys
-from covey.compose import open_engine
+from covey.open import open_engine
 from covey.errors import CoveyError
-from covey.testing import command
+from tests.kit import command
 try:
     engine = open_engine(sys.argv[1])
     print(engine.enqueue([command()])[0].id, flush=True)
@@ -51,9 +51,9 @@ except CoveyError as error:
 # Enqueues batches of three, whatever happens; prints the ids of a batch, or what was wrong.
 STUBBORN = """
 import sys
-from covey.compose import open_engine
+from covey.open import open_engine
 from covey.errors import StoreError
-from covey.testing import command
+from tests.kit import command
 engine = open_engine(sys.argv[1])
 for n in range(int(sys.argv[2])):
     try:
@@ -68,9 +68,9 @@ engine.close()
 # Enqueues batches of three until something is wrong; then it dies as in a crash, with everything as it is.
 BRITTLE = """
 import os, signal, sys
-from covey.compose import open_engine
+from covey.open import open_engine
 from covey.errors import StoreError
-from covey.testing import command
+from tests.kit import command
 engine = open_engine(sys.argv[1])
 try:
     while True:
@@ -84,7 +84,7 @@ except StoreError as error:
 # Waits for the write lock, says so, keeps it until it is told to leave.
 HOLDER = """
 import sys
-from covey.store.gate import Gate
+from covey.store.sqlite.gate import Gate
 gate = Gate.of(sys.argv[1])
 print("ready", flush=True)
 for line in sys.stdin:

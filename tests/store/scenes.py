@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from covey.compose import open_engine
 from covey.core.model import Caller, Claim, Turn, Want
-from covey.engine import moving
+from covey.engine import db_copy
 from covey.engine.engine import Engine
 from covey.errors import NoQueue, Refused
-from covey.store.copying import Rows, Table
-from covey.testing import HandPool, child, command, pool_info
-from covey.testing.hand import report
+from covey.open import open_engine
+from covey.store.tables import Rows, Table
+from tests.kit import HandPool, child, command, pool_info
+from tests.kit.hand_pool import report
 
 EVERYWHERE = ("file", "postgres")
 TABLES = (
@@ -299,17 +299,17 @@ def to_copy(place: Place) -> None:
 def half_copied(place: Place) -> None:
     to_copy(place)
     source, target = place.open().store, place.open(place.spare).store
-    moving.begin(source, target, token=5, now=0)
-    next(moving.copy(source, target, page=2))
+    db_copy.begin(source, target, token=5, now=0)
+    next(db_copy.copy(source, target, page=2))
 
 
 def copy(place: Place, _: object) -> None:
     source, target = place.open().store, place.open(place.spare).store
-    moving.begin(source, target, token=5, now=0)
-    for _page in moving.copy(source, target, page=2):
+    db_copy.begin(source, target, token=5, now=0)
+    for _page in db_copy.copy(source, target, page=2):
         pass
-    moving.compare(source, target)
-    moving.finish(source, target, token=5)
+    db_copy.compare(source, target)
+    db_copy.finish(source, target, token=5)
 
 
 def moved_but_not_told(place: Place) -> None:
@@ -324,15 +324,15 @@ def moved_but_not_told(place: Place) -> None:
 def copy_again(place: Place, _: object) -> None:
     source, target = place.open().store, place.open(place.spare).store
     with suppress(Refused):
-        moving.begin(source, target, token=6, now=0)
+        db_copy.begin(source, target, token=6, now=0)
 
 
 def abort(place: Place, _: object) -> None:
-    moving.abort(place.open().store, place.open(place.spare).store)
+    db_copy.abort(place.open().store, place.open(place.spare).store)
 
 
 def unseal(place: Place, _: object) -> None:
-    moving.unseal(place.open().store, token=5)
+    db_copy.unseal(place.open().store, token=5)
 
 
 def backup(place: Place, _: object) -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput
-from covey.store.sqlite import Sqlite
-from covey.testing import HandPool, check_queue, command, until
-from covey.testing.faults import Child, strace
+from covey.store.sqlite.database import Sqlite
+from covey.testing import until
+from tests.kit import HandPool, check_queue, command
+from tests.kit.faults import Child, strace
 
 from . import programs
 
@@ -94,7 +95,7 @@ def test_a_backup_that_was_killed_leaves_no_file_that_looks_like_one(
     opened(path).enqueue([command("x" * 100_000) for _ in range(200)])
     code = """
 import os, sys
-from covey.compose import open_engine
+from covey.open import open_engine
 for _ in open_engine(sys.argv[1]).store.dialect.backup(sys.argv[2]):
     os.kill(os.getpid(), 9)
 """
@@ -111,8 +112,8 @@ OPENS = re.compile(r'open(?:at)?\((?:AT_FDCWD, )?"(?P<path>[^"]+)", (?P<flags>[A
 
 BUSY_DAY = """
 import sys
-from covey.compose import open_engine
-from covey.testing import HandPool, command
+from covey.open import open_engine
+from tests.kit import HandPool, command
 engine = open_engine(sys.argv[1])
 engine.enqueue([command() for _ in range(20)])
 pool = HandPool(engine)

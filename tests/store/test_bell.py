@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from covey.engine.engine import Engine
-from covey.store.bell import Bell
-from covey.testing import HandPool, command, until
-from covey.testing.faults import Child
+from covey.store.sqlite.bell import Bell
+from covey.testing import until
+from tests.kit import HandPool, command
+from tests.kit.faults import Child
 
 
 def sockets(directory: Path) -> list[str]:
@@ -60,7 +61,7 @@ def test_ringing_a_full_ear_neither_blocks_nor_fails(tmp_path: Path) -> None:
 def test_the_socket_of_a_killed_listener_is_cleared_by_the_next_ring(tmp_path: Path) -> None:
     code = """
 import sys
-from covey.store.bell import Bell
+from covey.store.sqlite.bell import Bell
 ear = Bell(sys.argv[1]).listen("pool")
 print("listening", flush=True)
 print(ear.wait(60), flush=True)

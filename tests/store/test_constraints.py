@@ -8,7 +8,7 @@ import pytest
 from covey.core.model import STATES
 from covey.engine.engine import Engine
 from covey.errors import StoreError
-from covey.testing import HandPool, command
+from tests.kit import HandPool, command
 
 REFUSED = (apsw.ConstraintError, StoreError)
 WRONG = {

@@ -13,9 +13,10 @@ import pytest
 
 from covey.engine.engine import Engine
 from covey.errors import StoreError
-from covey.testing import check_queue, command, until
-from covey.testing.faults import Child, FailingDisk, SmallDisk, strace
-from covey.testing.pools import RunningPool, Yard
+from covey.testing import until
+from tests.kit import check_queue, command
+from tests.kit.faults import Child, FailingDisk, SmallDisk, strace
+from tests.kit.running import RunningPool, Yard
 
 from . import programs
 

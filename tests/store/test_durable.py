@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from covey import env
-from covey.compose import open_dialect
 from covey.engine.engine import Engine
+from covey.open import open_dialect
 from covey.store import migrate
-from covey.testing import HandPool, check_queue, command
-from covey.testing.faults import Child
+from tests.kit import HandPool, check_queue, command
+from tests.kit.faults import Child
 
 from . import programs
 
@@ -37,7 +37,7 @@ LATE = programs.CLIENT.replace(
     "engine = open_engine(sys.argv[1])",
     """
 import contextlib
-from covey.store.sqlite import Sqlite
+from covey.store.sqlite.database import Sqlite
 engine = open_engine(sys.argv[1])
 db, left = engine.store.dialect._db, [10]
 @contextlib.contextmanager
@@ -109,7 +109,7 @@ def test_a2_every_opener_has_wal_full_foreign_keys_and_patience(path: str, opene
 def test_a2_another_process_opens_it_just_as_safely(path: str) -> None:
     code = f"""
 import json, sys
-from covey.compose import open_engine
+from covey.open import open_engine
 engine = open_engine(sys.argv[1])
 print(json.dumps({{name: engine.store.dialect.pragma(name) for name in {PRAGMAS}}}))
 engine.close()

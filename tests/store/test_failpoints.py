@@ -19,12 +19,13 @@ import pytest
 import covey
 from covey import env
 from covey.errors import Busy, CoveyError
-from covey.store.gate import Gate
-from covey.store.sqlite import Sqlite
-from covey.testing import check_queue, until
-from covey.testing.faults import Fork
-from covey.testing.pools import Yard
-from covey.testing.postgres import Given, Schema, Server
+from covey.store.sqlite.database import Sqlite
+from covey.store.sqlite.gate import Gate
+from covey.testing import until
+from tests.kit import check_queue
+from tests.kit.faults import Fork
+from tests.kit.postgres import Given, Schema, Server
+from tests.kit.running import Yard
 
 from .scenes import SCENES, Place, Scene
 

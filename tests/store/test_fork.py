@@ -9,8 +9,8 @@ import pytest
 from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import StoreError
-from covey.testing import HandPool, check_queue, command
-from covey.testing.faults import Child, ForkError, in_fork
+from tests.kit import HandPool, check_queue, command
+from tests.kit.faults import Child, ForkError, in_fork
 
 VERBS: dict[str, Callable[[Engine], object]] = {
     "enqueue": lambda engine: engine.enqueue([command()]),
@@ -36,7 +36,7 @@ def test_a28_a_child_may_open_the_queue_anew_and_the_parent_s_locks_stay(
     path: str, real: Engine, opened: Callable[[str], Engine]
 ) -> None:
     def work() -> int:
-        from covey.compose import open_engine
+        from covey.open import open_engine
 
         real.close()  # leaves the parent's connection alone
         engine = open_engine(path)
@@ -55,8 +55,8 @@ def test_a28_a_child_may_open_the_queue_anew_and_the_parent_s_locks_stay(
 def test_a28_a_child_that_ends_as_usual_takes_nothing_with_it(path: str, opened: Callable[[str], Engine]) -> None:
     code = """
 import os, sys
-from covey.compose import open_engine
-from covey.testing import command
+from covey.open import open_engine
+from tests.kit import command
 engine = open_engine(sys.argv[1])
 for n in range(5):
     print(engine.enqueue([command()])[0].id, flush=True)

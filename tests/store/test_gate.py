@@ -15,11 +15,12 @@ from apsw import ConstraintError
 
 from covey.engine.engine import Engine
 from covey.errors import Busy
-from covey.store.gate import Gate
-from covey.store.sqlite import Sqlite
-from covey.testing import command, until
-from covey.testing.checker import every_job
-from covey.testing.faults import Child, ForkError, in_fork
+from covey.store.sqlite.database import Sqlite
+from covey.store.sqlite.gate import Gate
+from covey.testing import until
+from tests.kit import command
+from tests.kit.checker import every_job
+from tests.kit.faults import Child, ForkError, in_fork
 
 from . import programs
 
@@ -62,8 +63,8 @@ def test_several_processes_that_commit_all_the_time_get_like_shares(
     total, count = proof(240, 4000), 4
     code = """
 import os, sys
-from covey.compose import open_engine
-from covey.testing import command
+from covey.open import open_engine
+from tests.kit import command
 engine, total = open_engine(sys.argv[1]), int(sys.argv[2])
 print("ready", flush=True)
 while engine.enqueue([command(batch=str(os.getpid()))])[0].id < total:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from covey.compose import open_engine
 from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import Gone
-from covey.testing import command, until
-from covey.testing.pools import RunningPool, Yard
+from covey.open import open_engine
+from covey.testing import until
+from tests.kit import command
+from tests.kit.running import RunningPool, Yard
 
 
 def unlink(yard: Yard) -> None:

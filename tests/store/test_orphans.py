@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from covey.engine.engine import Engine
-from covey.testing import HandPool, command
+from tests.kit import HandPool, command
 
 
 def test_a9_jobs_of_a_pool_whose_row_is_gone_are_found_and_handed_back(engine: Engine, pool: HandPool) -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from covey.compose import open_dialect, open_engine
 from covey.engine.engine import Engine
 from covey.errors import CoveyError, InvalidInput, StoreError
-from covey.store import sqlite
-from covey.testing import command
-from covey.testing.faults import Child, ForkError, in_fork
+from covey.open import open_dialect, open_engine
+from covey.store.sqlite import database as sqlite
+from tests.kit import command
+from tests.kit.faults import Child, ForkError, in_fork
 
 from . import programs
 

@@ -10,9 +10,9 @@ import pytest
 from covey.core.model import Spec
 from covey.engine.engine import Engine
 from covey.errors import StoreError
-from covey.store.postgres import Postgres
-from covey.testing import command
-from covey.testing.postgres import Server
+from covey.store.postgres.database import Postgres
+from tests.kit import command
+from tests.kit.postgres import Server
 
 
 @pytest.fixture(scope="module")

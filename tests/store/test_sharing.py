@@ -12,12 +12,12 @@ from typing import TypeVar
 
 import pytest
 
-from covey.compose import open_engine
 from covey.engine.engine import Engine
 from covey.errors import StoreError
-from covey.testing import HandPool, check_queue, command
-from covey.testing.faults import Fork, ForkError, in_fork
-from covey.testing.lacking import need_root
+from covey.open import open_engine
+from tests.kit import HandPool, check_queue, command
+from tests.kit.faults import Fork, ForkError, in_fork
+from tests.kit.lacking import need_root
 
 T = TypeVar("T")
 ANNA, BERT, TEAM = 54_001, 54_002, 54_100  # numbers that nobody has

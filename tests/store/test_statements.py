@@ -8,11 +8,11 @@ from importlib.resources import files
 from pathlib import Path
 
 import covey
-from covey.compose import open_engine
 from covey.engine.engine import Engine
+from covey.open import open_engine
 from covey.store import statements
-from covey.store.planned import PLANNED
-from covey.testing import HandPool, command
+from covey.store.postgres.functions import PLANNED
+from tests.kit import HandPool, command
 
 DIALECTS = ("sqlite", "postgres")
 SQL = {dialect: statements.load(dialect) for dialect in DIALECTS}
@@ -53,12 +53,15 @@ def test_every_statement_is_used() -> None:
 
 def test_names_are_not_given_twice_and_every_override_says_why() -> None:
     """An override is what another file says too; what only one database is asked differs from nothing."""
-    texts = {file: (files("covey.store") / file).read_text() for file in ("queries.sql", "sqlite.sql", "postgres.sql")}
+    texts = {
+        file: (files("covey.store") / file).read_text()
+        for file in ("queries.sql", "sqlite/statements.sql", "postgres/statements.sql")
+    }
     said = {file: re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)[1:] for file, text in texts.items()}
     names = {file: parts[::2] for file, parts in said.items()}
     for given in names.values():
         assert len(given) == len(set(given))
-    for file in ("sqlite.sql", "postgres.sql"):
+    for file in names[1:]:
         elsewhere = {name for other, given in names.items() if other != file for name in given}
         bodies = dict(zip(names[file], said[file][1::2], strict=True))
         silent = [n for n, body in bodies.items() if n in elsewhere and not body.startswith("-- differs because ")]

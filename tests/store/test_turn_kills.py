@@ -7,15 +7,15 @@ from collections.abc import Callable
 import pytest
 
 from covey.engine.engine import Engine
-from covey.testing import HandPool, check_queue, command
-from covey.testing.faults import Child
+from tests.kit import HandPool, check_queue, command
+from tests.kit.faults import Child
 
 DOOMED = """
 import sys
 from covey import env
-from covey.compose import open_engine
-from covey.testing import HandPool
-from covey.testing.hand import report
+from covey.open import open_engine
+from tests.kit import HandPool
+from tests.kit.hand_pool import report
 engine = open_engine(sys.argv[1])
 pool = HandPool(engine)
 claims = pool.claim(3)
@@ -80,7 +80,7 @@ def test_a_reaper_killed_inside_its_work_is_followed_by_the_next(path: str, open
     code = """
 import sys
 from covey import env
-from covey.compose import open_engine
+from covey.open import open_engine
 engine = open_engine(sys.argv[1])
 env.arm("reap.before_commit", "kill")
 (pool,) = engine.pools()

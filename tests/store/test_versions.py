@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 import pytest
 
-from covey.store.sqlite import version_problem
+from covey.store.sqlite.database import version_problem
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from covey.engine.engine import Engine
-from covey.testing import command
+from tests.kit import command
 
 
 def test_a30_the_write_ahead_log_shrinks_again_after_a_long_reader(

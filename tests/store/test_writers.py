@@ -15,9 +15,9 @@ import pytest
 import covey
 from covey.core.view import Filter
 from covey.engine.engine import Engine
-from covey.store.sqlite import Sqlite
-from covey.testing import HandPool, check_queue, command
-from covey.testing.faults import Child
+from covey.store.sqlite.database import Sqlite
+from tests.kit import HandPool, check_queue, command
+from tests.kit.faults import Child
 
 from . import programs
 

@@ -13,9 +13,9 @@ from covey.engine.engine import Engine
 from covey.env import boot, hostname, start_ticks
 from covey.errors import StoreError
 from covey.log import Log
-from covey.pool import neighbours
-from covey.pool.neighbours import Neighbours
-from covey.testing import HandPool, command
+from covey.pool import reaper
+from covey.pool.reaper import Neighbours
+from tests.kit import HandPool, command
 
 LEASE_S = 30.0
 FAR = Caller(host="far", boot="another:1", pid=os.getpid(), ticks=1, lease_s=LEASE_S)
@@ -36,7 +36,7 @@ def backend() -> str:
 @pytest.fixture
 def ticker(monkeypatch: pytest.MonkeyPatch) -> Ticker:
     ticker = Ticker()
-    monkeypatch.setattr(neighbours, "time", SimpleNamespace(monotonic=ticker.monotonic))
+    monkeypatch.setattr(reaper, "time", SimpleNamespace(monotonic=ticker.monotonic))
     return ticker
 
 

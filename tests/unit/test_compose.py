@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from covey.compose import find_database
 from covey.errors import InvalidInput
-from covey.store.target import Target
-from covey.testing.faults import ForkError, in_fork
+from covey.open import find_database
+from covey.store.postgres.url import Target
+from tests.kit.faults import ForkError, in_fork
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from covey.testing.torture.deck import PATIENCE_S, Deck
+from tools.torture.deck import PATIENCE_S, Deck
 
 KINDS = {"pool": 3, "worker": 6, "client": 2, "pause": 1}
 

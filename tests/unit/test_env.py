@@ -10,7 +10,7 @@ import pytest
 
 from covey import env
 from covey.testing import until
-from covey.testing.faults import Child, failpoint
+from tests.kit.faults import Child, failpoint
 
 
 def test_p24_a_process_is_known_by_its_pid_and_its_start() -> None:

@@ -9,7 +9,8 @@ import pytest
 from covey.core.model import Output, Report, Turn
 from covey.engine.engine import Engine
 from covey.errors import TooLarge
-from covey.testing import HandPool, command, until
+from covey.testing import until
+from tests.kit import HandPool, command
 
 from .test_stale_claims import exchange_of
 

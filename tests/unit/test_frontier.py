@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from covey.store.frontier import LASTS_S, LONG, SHORTCUT_S, SLOW_LOOKS, SLOW_S, Frontier, Survey, Way
+from covey.store.postgres.dead_entries import (
+    LASTS_S,
+    LONG,
+    SHORTCUT_S,
+    SLOW_LOOKS,
+    SLOW_S,
+    Frontier,
+    Survey,
+    Way,
+)
 
 
 class Lane:

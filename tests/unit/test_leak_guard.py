@@ -7,7 +7,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from covey.testing.faults import Child
+from tests.kit.faults import Child
 
 from ..conftest import _belongings
 

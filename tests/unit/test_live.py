@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from covey.compose import open_engine
-from covey.engine import live
-from covey.engine.live import LiveFile, live_file
+from covey.engine import live_output
+from covey.engine.live_output import LiveFile, live_file
 from covey.errors import StoreError
-from covey.pool.tails import Line
-from covey.testing import HandPool, command
+from covey.open import open_engine
+from covey.pool.live_output import Line
 from covey.worker.output import show_info
+from tests.kit import HandPool, command
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 
 def test_an_answer_is_bounded_and_what_has_ended_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MOST", 4)
-    monkeypatch.setattr(live, "MOST_LIVE", 8)
+    monkeypatch.setattr(live_output, "MOST", 4)
+    monkeypatch.setattr(live_output, "MOST_LIVE", 8)
     engine = open_engine(str(tmp_path / "q.db"))
     try:
         pool = HandPool(engine)

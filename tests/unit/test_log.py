@@ -14,7 +14,7 @@ import pytest
 
 from covey.core.model import Claim, Report
 from covey.log import KEPT, Log, LogFile
-from covey.testing.faults import Child
+from tests.kit.faults import Child
 
 APPEND = """
 import sys

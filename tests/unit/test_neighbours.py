@@ -12,11 +12,11 @@ from covey.engine.engine import Engine
 from covey.env import boot, hostname, start_ticks
 from covey.errors import StoreError
 from covey.log import Log
-from covey.pool import neighbours
-from covey.pool.neighbours import MISSED, Neighbours
-from covey.testing import HandPool, command
-from covey.testing.factories import pool_info
-from covey.worker import cgroup
+from covey.pool import reaper
+from covey.pool.reaper import MISSED, Neighbours
+from covey.system import cgroup
+from tests.kit import HandPool, command
+from tests.kit.factories import pool_info
 
 LEASE_S = 30.0
 
@@ -38,7 +38,7 @@ def backend() -> str:
 @pytest.fixture
 def ticker(monkeypatch: pytest.MonkeyPatch) -> Ticker:
     ticker = Ticker()
-    monkeypatch.setattr(neighbours, "time", SimpleNamespace(monotonic=ticker.monotonic))
+    monkeypatch.setattr(reaper, "time", SimpleNamespace(monotonic=ticker.monotonic))
     return ticker
 
 

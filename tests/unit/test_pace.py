@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from covey.compose import open_engine
-from covey.engine import turns, views
-from covey.testing import HandPool, command
+from covey.engine import turn, views
+from covey.open import open_engine
+from tests.kit import HandPool, command
 
 
 def deaf(who: str) -> None:
@@ -20,17 +20,17 @@ def test_a_pool_without_a_bell_looks_ever_more_seldom_until_it_gets_something(
 ) -> None:
     engine = open_engine(str(tmp_path / "q.db"))
     naps: list[float] = []
-    monkeypatch.setattr(turns.time, "sleep", naps.append)
+    monkeypatch.setattr(turn.time, "sleep", naps.append)
     monkeypatch.setattr(engine.store, "listen", deaf)
     try:
         pool = HandPool(engine)
         least, most = pool.config["poll_seconds"], pool.config["max_poll_seconds"]
-        for _ in range(turns.PATIENT_POLLS):
+        for _ in range(turn.PATIENT_POLLS):
             assert engine.wait(pool.id, None, 60) is True
-        assert naps == [least] * turns.PATIENT_POLLS
+        assert naps == [least] * turn.PATIENT_POLLS
         for _ in range(200):
             engine.wait(pool.id, None, 60)
-        assert naps[turns.PATIENT_POLLS] == pytest.approx(least * turns.SLACKEN)
+        assert naps[turn.PATIENT_POLLS] == pytest.approx(least * turn.SLACKEN)
         assert naps[-1] == most
         engine.wait(pool.id, None, most / 2)
         assert naps[-1] == most / 2

@@ -12,18 +12,18 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields
 
-from covey.core import bodies, model, tokens, view, wire
+from covey.core import bodies, endpoints, model, tokens, view
 
 FILE = Path(__file__).with_name("protocol.txt")
 
 
 def protocol() -> Iterator[str]:
-    yield f"protocol {wire.PROTOCOL}, {wire.JSON}, {wire.MSGPACK}"
+    yield f"protocol {endpoints.PROTOCOL}, {endpoints.JSON}, {endpoints.MSGPACK}"
     yield ""
-    for endpoint in wire.ENDPOINTS.values():
+    for endpoint in endpoints.ENDPOINTS.values():
         yield " ".join([endpoint.method, endpoint.path, *_properties(endpoint)])
     yield ""
-    yield from (f"{status} {code}: {kind.__name__}" for code, (kind, status) in wire.CODES.items())
+    yield from (f"{status} {code}: {kind.__name__}" for code, (kind, status) in endpoints.CODES.items())
     for module in (model, bodies, view, tokens):
         for name, kind in sorted(vars(module).items()):
             if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__module__ == module.__name__:
@@ -34,7 +34,7 @@ def protocol() -> Iterator[str]:
     yield from _constants()
 
 
-def _properties(endpoint: wire.Endpoint) -> Iterator[str]:
+def _properties(endpoint: endpoints.Endpoint) -> Iterator[str]:
     yield f"{endpoint.name}:"
     yield f"role={endpoint.role}"
     yield f"takes={_type(endpoint.takes)}"
@@ -68,7 +68,7 @@ def _type(kind: Any) -> str:
 
 
 def _constants() -> Iterator[str]:
-    for module in (model, bodies, wire):
+    for module in (model, bodies, endpoints):
         for name, value in sorted(vars(module).items()):
             if name.isupper() and isinstance(value, int | float | str | tuple) and name != "ENDPOINTS":
                 yield f"{module.__name__.removeprefix('covey.core.')}.{name} = {value!r}"

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from covey.compose import open_dialect, open_engine
 from covey.engine.engine import Engine
+from covey.open import open_dialect, open_engine
 from covey.store.store import Store
-from covey.testing import FakeClock, HandPool, after, child, command
-from covey.testing.hand import report
+from covey.testing import FakeClock
+from tests.kit import HandPool, after, child, command
+from tests.kit.hand_pool import report
 
 POOL, END = {"pool"}, {"end"}
 

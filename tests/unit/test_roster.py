@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from covey.log import Log
-from covey.pool.crew import Crew
-from covey.pool.member import Member
 from covey.pool.roster import BEAT_S, SOON_S, Roster
+from covey.pool.worker_process import Member
+from covey.pool.workers import Crew
 
 
 class Shown(list[Any]):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from covey.core.model import Report
-from covey.pool.shortage import Shortage
-from covey.worker import cgroup
+from covey.pool.memory_kills import Shortage
+from covey.system import cgroup
 
 KILLED = "was killed by SIGKILL"
 

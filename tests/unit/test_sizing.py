@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from covey.pool import sizing
-from covey.pool.sizing import WORKER_BYTES, automatic, fitting
+from covey.system import resources
+from covey.system.resources import WORKER_BYTES, automatic, fitting
 
 GIB = 1 << 30
 
@@ -63,9 +63,9 @@ def test_the_tightest_control_group_decides(tmp_path: Path, monkeypatch: pytest.
         ),
         str(tmp_path / "not there"),
     ]
-    monkeypatch.setattr(sizing, "_groups", lambda: iter(groups))
-    assert sizing._cpus() == 4
-    assert sizing._memory() == 2 * WORKER_BYTES
+    monkeypatch.setattr(resources, "_groups", lambda: iter(groups))
+    assert resources._cpus() == 4
+    assert resources._memory() == 2 * WORKER_BYTES
     assert automatic() == 2
 
 
@@ -73,14 +73,14 @@ def test_a_control_group_that_is_full_or_unreadable_does_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = group(tmp_path / "full", cpu_max="nonsense", memory_max="100\n", memory_current="200\n")
-    monkeypatch.setattr(sizing, "_groups", lambda: iter([full]))
-    assert sizing._memory() == 0
-    assert sizing._cpus() == len(os.sched_getaffinity(0))
+    monkeypatch.setattr(resources, "_groups", lambda: iter([full]))
+    assert resources._memory() == 0
+    assert resources._cpus() == len(os.sched_getaffinity(0))
     assert automatic() == 1
 
 
 def test_a_group_is_looked_for_from_our_own_up_to_the_root() -> None:
-    groups = list(sizing._groups())
+    groups = list(resources._groups())
     assert len(groups) == len(set(groups))
     assert groups == [] or groups[-1].rstrip("/") == "/sys/fs/cgroup"
     assert all(below.startswith(above.rstrip("/")) for below, above in itertools.pairwise(groups))

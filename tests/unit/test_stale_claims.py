@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from covey.engine.engine import Engine
 from covey.log import Log
-from covey.pool.crew import Crew
-from covey.pool.exchange import Exchange
-from covey.pool.neighbours import Neighbours
 from covey.pool.pool import Pool
-from covey.pool.types import plain
-from covey.testing import HandPool, command, until
+from covey.pool.reaper import Neighbours
+from covey.pool.turn_loop import Exchange
+from covey.pool.worker_types import plain
+from covey.pool.workers import Crew
+from covey.testing import until
+from tests.kit import HandPool, command
 
 
 def exchange_of(engine: Engine, pool: HandPool, lease_s: float) -> Exchange:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from covey.core.model import Claim, Report
-from covey.worker import slot, wire
+from covey.worker import messages, slot
 from covey.worker.context import Context
-from covey.worker.functions import set_requests
+from covey.worker.pool_link import Station
 from covey.worker.slot import Slot
-from covey.worker.station import Station
+from covey.worker.sync_worker import set_requests
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def ends() -> Iterator[tuple[Station, socket.socket]]:
             end.close()
 
 
-def arrived(end: socket.socket) -> list[wire.FromWorker]:
-    return wire.unframe(bytearray(end.recv(1 << 16)))
+def arrived(end: socket.socket) -> list[messages.FromWorker]:
+    return messages.unframe(bytearray(end.recv(1 << 16)))
 
 
 @pytest.mark.parametrize("odd", [object(), 10**30, "\ud800"])
@@ -41,7 +41,7 @@ def test_a_report_that_cannot_be_sent_is_told_as_a_failure(ends: tuple[Station, 
     station, end = ends
     station.end(0, 7, Report(3, 5, "success", 100, result=odd))
     (done,) = arrived(end)
-    assert isinstance(done, wire.Done)
+    assert isinstance(done, messages.Done)
     told = done.report
     assert (done.serial, told.id, told.fence, told.outcome) == (7, 3, 5, "failure")
     assert (told.worker, told.started_at, told.result) == ("w1", 100, None)
@@ -50,20 +50,20 @@ def test_a_report_that_cannot_be_sent_is_told_as_a_failure(ends: tuple[Station, 
 
 def test_an_answer_that_comes_too_late_is_not_taken_for_the_next(ends: tuple[Station, socket.socket]) -> None:
     station, end = ends
-    wire.send_answer(end, 0, b"[0]")  # to somebody who was stopped while he waited
-    wire.send_answer(end, 1, b"[1]")
+    messages.send_answer(end, 0, b"[0]")  # to somebody who was stopped while he waited
+    messages.send_answer(end, 1, b"[1]")
     assert station.ask(7) == b"[1]"
-    assert arrived(end) == [wire.Ask(7, 1)]
+    assert arrived(end) == [messages.Ask(7, 1)]
     big = b"[" + b"1," * (1 << 20) + b"1]"
-    wire.send_answer(end, 2, big)
+    messages.send_answer(end, 2, big)
     assert station.ask(8) == big
-    wire.send_answer(end, 3, None)
+    messages.send_answer(end, 3, None)
     assert station.ask(9) is None
 
 
 def test_who_asks_does_not_wait_for_ever(ends: tuple[Station, socket.socket], monkeypatch: pytest.MonkeyPatch) -> None:
     station, end = ends
-    monkeypatch.setattr("covey.worker.station.ANSWER_S", 0.05)
+    monkeypatch.setattr("covey.worker.pool_link.ANSWER_S", 0.05)
     assert station.ask(7) is None
     end.shutdown(socket.SHUT_RDWR)
     assert station.ask(7) is None
@@ -83,19 +83,21 @@ def test_a_task_whose_question_is_not_answered_has_what_it_was_told_with_its_cla
 
 
 def test_a_message_that_cannot_be_read_keeps_nothing_that_came_before_it_from_being_heard() -> None:
-    buffer = bytearray(wire.frame(wire.Ready("w1")) + b"\x02\x00\x00\x00\xc1\xc1" + wire.frame(wire.Ready("w2")))
-    ready, broken = wire.unframe(buffer)
-    assert ready == wire.Ready("w1")
-    assert isinstance(broken, wire.Broken)
-    assert broken.name == wire.GARBLED
+    buffer = bytearray(
+        messages.frame(messages.Ready("w1")) + b"\x02\x00\x00\x00\xc1\xc1" + messages.frame(messages.Ready("w2"))
+    )
+    ready, broken = messages.unframe(buffer)
+    assert ready == messages.Ready("w1")
+    assert isinstance(broken, messages.Broken)
+    assert broken.name == messages.GARBLED
     assert not buffer
 
 
 def test_a_message_of_the_wrong_shape_keeps_none_that_came_after_it_from_being_heard() -> None:
-    odd = wire.frame(wire.Done(7, Report(3, 5, "success", after_s="soon")))  # type: ignore[arg-type]
-    done = wire.Done(8, Report(4, 1, "success"))
-    broken, heard = wire.unframe(bytearray(odd + wire.frame(done)))
-    assert isinstance(broken, wire.Broken)
+    odd = messages.frame(messages.Done(7, Report(3, 5, "success", after_s="soon")))  # type: ignore[arg-type]
+    done = messages.Done(8, Report(4, 1, "success"))
+    broken, heard = messages.unframe(bytearray(odd + messages.frame(done)))
+    assert isinstance(broken, messages.Broken)
     assert heard == done
 
 

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SMALL = """
 import os, pathlib, tempfile
-from covey.testing.lacking import Lacking, need
+from tests.kit.lacking import Lacking, need
 
 def test_without_a_program(): need("no-such-program", "sh")
 def test_without_a_right(): raise Lacking("nobody may do that here")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from covey.cli.pooling import size_of, types_of
+from covey.cli.worker_options import size_of, types_of
 from covey.errors import InvalidInput
-from covey.pool.exchange import Offer
-from covey.pool.sizing import automatic
-from covey.pool.types import plain, typed
+from covey.pool.turn_loop import Offer
+from covey.pool.worker_types import plain, typed
+from covey.system.resources import automatic
 
 
 def test_a_pool_without_types_has_one_that_serves_all_it_serves() -> None:

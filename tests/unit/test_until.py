@@ -6,7 +6,7 @@ import importlib
 
 import pytest
 
-from covey.testing.pools import Watch
+from tests.kit.running import Watch
 
 waiting = importlib.import_module("covey.testing.until")
 

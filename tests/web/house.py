@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from covey.compose import open_dialect, open_engine
+from covey.core.endpoints import ENDPOINTS, Endpoint
 from covey.core.model import Turn, Want
-from covey.core.wire import ENDPOINTS, Endpoint
-from covey.testing.factories import command, pool_info
-from covey.testing.serving import Served
+from covey.open import open_dialect, open_engine
+from tests.kit.factories import command, pool_info
+from tests.kit.http_server import Served
 
 Headers = Sequence[tuple[str, str]]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from covey.testing.pools import memory
 from covey.testing.until import until
+from tests.kit.running import memory
 
 
 class Running:

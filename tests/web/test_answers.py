@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from covey import __version__
+from covey.core.endpoints import ENDPOINTS
 from covey.core.model import MAX_PAYLOAD
-from covey.core.wire import ENDPOINTS
 from covey.errors import StoreError
-from covey.store.sqlite import Sqlite
-from covey.web import probes, verbs
+from covey.store.sqlite.database import Sqlite
+from covey.web import api
+from covey.web.api import health as probes
 
 from .house import ROUTES, House, open_house
 
@@ -95,7 +96,7 @@ def test_what_breaks_in_us_is_not_told_to_others(house: House, monkeypatch: pyte
     def broken(*_: Any) -> Any:
         raise RuntimeError("/secret/path and password")
 
-    monkeypatch.setitem(verbs.VERBS, "server", broken)
+    monkeypatch.setitem(api.VERBS, "server", broken)
     said = house.ask("GET", "/v1/server")
     assert (said.status, said.code) == (500, "internal")
     assert b"secret" not in said.body

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from covey.compose import open_engine
 from covey.core.view import Edit
 from covey.engine.engine import Engine
+from covey.open import open_engine
 from covey.store import statements
-from covey.store.sqlite import Sqlite
-from covey.testing.factories import command
+from covey.store.sqlite.database import Sqlite
 from covey.testing.until import until
-from covey.web import board
+from covey.web import stream_board
+from tests.kit.factories import command
 
 from ..store.test_limit import endless
 from .house import House, open_house
@@ -191,8 +191,8 @@ def test_queues_that_cannot_be_counted_in_time_are_an_error_and_not_tried_again_
         tried.append(1)
         endless(engine)
 
-    monkeypatch.setattr(board, "LIMIT_S", 0.2)
-    monkeypatch.setattr(board, "REST", 10_000)
+    monkeypatch.setattr(stream_board, "LIMIT_S", 0.2)
+    monkeypatch.setattr(stream_board, "REST", 10_000)
     monkeypatch.setattr(Engine, "counts", never)
     with open_house(tmp_path / "queue.db") as house:
         looks = house.served.app._boards[0]

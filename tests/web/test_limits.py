@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from covey.compose import open_engine
-from covey.core import wire
-from covey.testing.pools import Watch
-from covey.testing.serving import Served
+from covey.core import endpoints
+from covey.open import open_engine
 from covey.testing.until import slack
-from covey.web import http, request
+from covey.web import http_protocol, request
+from tests.kit.http_server import Served
+from tests.kit.running import Watch
 
 from .process import Running, answer, ask, connected, head, running
 
@@ -42,7 +42,7 @@ def test_a85_what_is_too_large_is_refused_and_costs_no_memory(server: Running) -
     ask(server.port, "POST", "/v1/jobs/find", {})  # its engines are open
     before = server.memory
     cases = [
-        (413, head("POST", "/v1/jobs/find", f"Content-Length: {wire.MAX_BODY + 1}"), None),
+        (413, head("POST", "/v1/jobs/find", f"Content-Length: {endpoints.MAX_BODY + 1}"), None),
         (413, head("POST", "/v1/pools/1/turn", f"Content-Length: {1 << 40}"), None),
         (413, head("POST", "/v1/jobs/find", f"Content-Length: {1 << 40}"), False),
         (413, head("POST", "/v1/jobs/find", "Transfer-Encoding: chunked"), True),
@@ -69,7 +69,7 @@ def test_a85_what_is_too_large_is_refused_and_costs_no_memory(server: Running) -
 
 
 def test_a_body_of_exactly_the_limit_is_read(server: Running) -> None:
-    body = b'{"queue": "own"}'.ljust(wire.MAX_BODY)
+    body = b'{"queue": "own"}'.ljust(endpoints.MAX_BODY)
     lines = (f"Content-Length: {len(body)}", "Connection: close")
     with connected(server.port, head("POST", "/v1/jobs/find", *lines)) as connection:
         connection.sendall(body)
@@ -89,9 +89,9 @@ def test_a_refused_request_leaves_the_connection_usable_if_its_body_has_come(ser
 @pytest.fixture
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proof: Callable[..., float]) -> Iterator[int]:
     """The port of a server in this process, which is less patient unless all is to be proven."""
-    monkeypatch.setattr(http, "HEAD_S", proof(1.0, http.HEAD_S))
+    monkeypatch.setattr(http_protocol, "HEAD_S", proof(1.0, http_protocol.HEAD_S))
     monkeypatch.setattr(request, "BODY_S", proof(1.0, request.BODY_S))
-    monkeypatch.setattr(http, "STUCK_S", proof(1.0, http.STUCK_S))
+    monkeypatch.setattr(http_protocol, "STUCK_S", proof(1.0, http_protocol.STUCK_S))
     served = Served(lambda: open_engine(str(tmp_path / "queue.db")), socket=True)
     try:
         yield int(served.url.rpartition(":")[2])

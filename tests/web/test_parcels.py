@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from covey.compose import open_engine
 from covey.core.bodies import MOST_JOBS, Complete, Enqueue, EnqueueJobs, SpawnAsk
+from covey.core.endpoints import JSON, MSGPACK
 from covey.core.model import MAX_HELD, MAX_PAYLOAD, MAX_REPORTS
-from covey.core.wire import JSON, MSGPACK
 from covey.errors import InvalidInput, TooLarge
+from covey.open import open_engine
 from covey.remote.remote import Remote
-from covey.testing import command
+from covey.web.large_bodies import unpacked
 from covey.web.openapi import document
-from covey.web.parcels import unpacked
 from covey.web.request import LARGE
+from tests.kit import command
 
 from .house import House
 from .process import Running, answer, connected, head, running

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from covey.core.wire import ENDPOINTS
+from covey.core.endpoints import ENDPOINTS
 
 from .house import ROUTES, House
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from covey.compose import open_engine
-from covey.testing.serving import Served
-from covey.web.gatekeeper import is_loopback
+from covey.open import open_engine
+from covey.web.auth import is_loopback
+from tests.kit.http_server import Served
 
 from .house import ROUTES, House, open_house
 from .process import answer, connected

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from covey.core.endpoints import ENDPOINTS
 from covey.core.model import Report, Turn
-from covey.core.wire import ENDPOINTS
-from covey.testing import HandPool
-from covey.testing.factories import child, command, pool_info
-from covey.web.gatekeeper import Guest
-from covey.web.verbs import check_jobs
+from covey.web.api import check_jobs
+from covey.web.auth import Guest
+from tests.kit import HandPool
+from tests.kit.factories import child, command, pool_info
 
 from .house import CLOSED, House
 

@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 
 from covey import __version__
-from covey.compose import open_engine
-from covey.core.wire import ENDPOINTS
+from covey.core.endpoints import ENDPOINTS
 from covey.engine.engine import Engine
 from covey.errors import StoreError
-from covey.testing.factories import command
-from covey.testing.serving import Served
+from covey.open import open_engine
 from covey.testing.until import until
-from covey.web import app, probes, readers, verbs
+from covey.web import api, asgi, readers
+from covey.web.api import health as probes
+from tests.kit.factories import command
+from tests.kit.http_server import Served
 
 from ..store.test_limit import endless
 from .house import CLOSED, House, Said, open_house
@@ -55,7 +56,7 @@ def held(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         assert let_go.wait(60)
         return []
 
-    monkeypatch.setitem(verbs.VERBS, "status", hold)
+    monkeypatch.setitem(api.VERBS, "status", hold)
     asked = [later(house, "GET", "/v1/status") for _ in range(readers.THREADS)]
     try:
         until(house.served.app._readers._free.locked, 20, "all are taken")
@@ -145,7 +146,7 @@ def test_a_question_that_takes_too_long_is_a_504_that_says_what_to_do(
 ) -> None:
     """On both stores, with a statement that would never end; and the thread answers others afterwards."""
     monkeypatch.setattr(readers, "LIMIT_S", 0.3)
-    monkeypatch.setitem(verbs.VERBS, "status", lambda engine, call: endless(engine))
+    monkeypatch.setitem(api.VERBS, "status", lambda engine, call: endless(engine))
     served = Served(lambda: open_engine(url), socket=False)
     try:
         remote = served.connect()
@@ -179,8 +180,8 @@ def test_a_wait_for_thousands_of_jobs_is_answered_when_the_last_has_ended(house:
 def test_a_server_lives_and_is_not_ready_when_its_store_hangs(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probes, "READY_S", 0.1)
     let_go = threading.Event()
-    monkeypatch.setitem(verbs.VERBS, "server", lambda engine, call: let_go.wait(60))
-    asked = [later(house, "GET", "/v1/server") for _ in range(app.THREADS)]
+    monkeypatch.setitem(api.VERBS, "server", lambda engine, call: let_go.wait(60))
+    asked = [later(house, "GET", "/v1/server") for _ in range(asgi.THREADS)]
     try:
         until(lambda: house.ask("GET", "/readyz").status == 503, 20)
         said = house.ask("GET", "/readyz")

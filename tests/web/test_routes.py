@@ -7,12 +7,12 @@ from threading import Thread
 import pytest
 
 from covey.core import tokens
+from covey.core.endpoints import ENDPOINTS, Endpoint
 from covey.core.tokens import ROLES, Role
-from covey.core.wire import ENDPOINTS, Endpoint
-from covey.testing.factories import command
 from covey.testing.until import until
-from covey.web import gatekeeper
+from covey.web import auth
 from covey.web.openapi import document
+from tests.kit.factories import command
 
 from .house import CLOSED, EXAMPLES, ROUTES, House, Said
 
@@ -129,13 +129,13 @@ def test_a_revoked_token_is_refused_within_a_second_or_so(guarded: House) -> Non
     server = ENDPOINTS["server"]
     assert guarded.visit(server, token=token).status == 200
     guarded.engine.revoke_token(1)
-    assert gatekeeper.KNOWN_S <= 1.0
+    assert auth.KNOWN_S <= 1.0
     said = until(lambda: said if (said := guarded.visit(server, token=token)).status == 401 else None, 2.0)
     assert "revoked" in said.json["error"]["message"]
 
 
 def test_an_expired_token_is_refused_without_another_look(guarded: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gatekeeper, "KNOWN_S", 3600.0)
+    monkeypatch.setattr(auth, "KNOWN_S", 3600.0)
     token = guarded.token("read", expires_s=0.5)
     assert guarded.visit(ENDPOINTS["server"], token=token).status == 200
     until(lambda: guarded.visit(ENDPOINTS["server"], token=token).status == 401, 3.0)

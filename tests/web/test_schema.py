@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from covey.compose import open_engine
-from covey.testing.factories import command
-from covey.testing.serving import Served
+from covey.open import open_engine
+from tests.kit.factories import command
+from tests.kit.http_server import Served
 
 # Where a document of types cannot say all that must hold: JSON or a duration inside a string, fields that exclude each
 # other, a body that must repeat a number of the path.

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from covey import __version__
-from covey.compose import open_engine
+from covey.open import open_engine
 from covey.testing.until import until
 
 from .process import Running, ask, connected, running

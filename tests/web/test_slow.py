@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from covey.compose import open_engine
 from covey.core.bodies import MOST_JOBS
-from covey.core.wire import MSGPACK
-from covey.testing.factories import python_task
-from covey.testing.serving import Served
-from covey.web import http, request
+from covey.core.endpoints import MSGPACK
+from covey.open import open_engine
+from covey.web import http_protocol, request
+from tests.kit.factories import python_task
+from tests.kit.http_server import Served
 
 from .house import House
 from .process import Running, answer, connected, head, running
@@ -28,7 +28,7 @@ from .process import Running, answer, connected, head, running
 @pytest.fixture
 def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Of a server in this process, which soon loses patience with those who do not read."""
-    monkeypatch.setattr(http, "STUCK_S", 0.5)
+    monkeypatch.setattr(http_protocol, "STUCK_S", 0.5)
     served = Served(lambda: open_engine(str(tmp_path / "queue.db")), socket=True)
     try:
         yield int(served.url.rpartition(":")[2])
@@ -53,7 +53,7 @@ def test_a_reader_that_is_slow_but_steady_gets_all_of_a_large_answer(
             due = began + len(said) / pace
             time.sleep(max(0.0, due - time.monotonic()))  # the pace of the line, not a wait for something
     assert len(said) == wanted > 9_000_000
-    assert time.monotonic() - began > 4 * http.STUCK_S
+    assert time.monotonic() - began > 4 * http_protocol.STUCK_S
 
 
 # ── upgrades ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from covey.compose import open_engine
 from covey.core.view import Edit
-from covey.testing.factories import python_task
-from covey.testing.serving import Served
+from covey.open import open_engine
 from covey.testing.until import until
-from covey.web import app, http, readers, stream
+from covey.web import asgi as app
+from covey.web import http_protocol, readers, stream
+from tests.kit.factories import python_task
+from tests.kit.http_server import Served
 
 from .process import ask, connected, head, open_files
 
@@ -76,7 +77,7 @@ class Listeners:
 
 @pytest.fixture
 def listeners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proof: Callable[..., float]) -> Iterator[Listeners]:
-    for module in (http, stream):
+    for module in (http_protocol, stream):
         monkeypatch.setattr(module, "STUCK_S", proof(1.0, 15.0))
     listeners = Listeners(str(tmp_path / "queue.db"))
     try:

@@ -17,9 +17,9 @@ import tarfile
 import time
 from pathlib import Path
 
-from covey.testing.lacking import need, need_root
-from covey.testing.pools import Yard
 from covey.testing.until import until
+from tests.kit.lacking import need, need_root
+from tests.kit.running import Yard
 
 PROGRAMS = ("dockerd", "docker", "containerd", "runc", "unshare", "nsenter", "ip", "mount")
 GATEWAY = "172.30.77.1"

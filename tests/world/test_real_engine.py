@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from covey.finding import found as find_server
-from covey.testing.pools import RunningPool, Watch
+from covey.discovery import found as find_server
 from covey.testing.until import until
+from tests.kit.running import RunningPool, Watch
 
 from .real_engine import IMAGE, HarbourYard, RealEngine, need_engine
 

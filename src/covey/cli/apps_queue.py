@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import CoveyError, InvalidInput
-from .opening import database, named, offer_token
+from .open_queue import database, named, offer_token
 
 if TYPE_CHECKING:
-    from ..worker.wire import Preloaded
+    from ..worker.messages import Preloaded
 
 
 def queue_of(app: str, told: Preloaded, db: str | None) -> str:
     """The URL; InvalidInput if --db and the app name different queues."""
     if told.queue is None:
         return database(db)
-    from ..compose import is_memory, place, shown
+    from ..open import is_memory, place, shown
 
     if is_memory(told.queue):
         raise InvalidInput(
@@ -35,8 +35,8 @@ def queue_of(app: str, told: Preloaded, db: str | None) -> str:
 def asked(app: str, db: str | None) -> str:
     """The same for who has no zygote: one is started for the question. As always if the app cannot be imported here."""
     from ..connection import absolute
+    from ..pool.main import signal_pipe
     from ..pool.scout import Scout
-    from ..pool.start import signal_pipe
 
     given = named(db)
     with signal_pipe() as signals, Scout(app, given and absolute(given), signals) as scout:
@@ -49,8 +49,8 @@ def asked(app: str, db: str | None) -> str:
 
 def _is_same(given: str, told: Preloaded) -> bool:
     """Whether both are the same queue all the same: a file, and the server that has it open."""
-    from ..compose import open_client
-    from .opening import chosen_token
+    from ..open import open_client
+    from .open_queue import chosen_token
 
     ids = []
     for url, token in ((given, chosen_token()), (told.queue, told.token)):

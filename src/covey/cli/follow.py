@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol, TextIO, cast
 
 from ..core.model import ENDED
 from ..errors import NotFound
-from .opening import listen_for_ends
-from .outlet import shown
-from .output import safe
+from .open_queue import listen_for_ends
+from .printing import safe
+from .slow_reader import shown
 
 if TYPE_CHECKING:
     from ..core.ports import Client

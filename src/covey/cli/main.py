@@ -9,9 +9,9 @@ from contextlib import suppress
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
-from .ending import end, exit_code_of
-from .opening import close_queues
-from .quick import understood, understood_start
+from .exit_codes import end, exit_code_of
+from .fast_path import understood, understood_start
+from .open_queue import close_queues
 
 
 def main() -> NoReturn:
@@ -43,15 +43,15 @@ def _open_streams() -> None:
 
 def _run(args: list[str]) -> Any:
     if "_COVEY_COMPLETE" not in os.environ and (plain := understood(args)) is not None:
-        from .submit import submit
+        from .job_input import submit
 
         words, argv, options = plain
         return submit(words, argv, **options)
     if "_COVEY_COMPLETE" not in os.environ and (start := understood_start(args)) is not None:
-        from .pooling import start_pool
+        from .worker_options import start_pool
 
         gc.enable()
         return start_pool(**start)
-    from .group import root
+    from .parser import root
 
     return root().main(args=args, prog_name="covey", standalone_mode=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .opening import named
+from .open_queue import named
 
 
 def pasteable(text: str, db: str | None) -> str:
@@ -26,10 +26,10 @@ def pasteable(text: str, db: str | None) -> str:
 def _flags(db: str | None) -> str | None:
     if (given := named(db)) is None:
         return None
-    from ..compose import find_database, place, shown
     from ..connection import absolute
     from ..engine.advice import quoted
     from ..errors import CoveyError
+    from ..open import find_database, place, shown
 
     try:
         if place(given) == place(find_database()):

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .output import one_line
+from .printing import one_line
 from .times import age
 
 if TYPE_CHECKING:

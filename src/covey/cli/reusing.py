@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from .. import __version__
+from ..discovery import Note, found
 from ..errors import Refused
-from ..finding import Note, found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +59,7 @@ def reused(engine: Engine, queues: Iterable[str] | None, kinds: Iterable[str]) -
 
 def reused_workers(db: str | None, worker: list[str] | None, queue: list[str] | None, app: str | None) -> str | None:
     """The same for what `worker start` was given; None for a queue behind a server, which was asked for by name."""
-    from .opening import open_queue
+    from .open_queue import open_queue
 
     source = open_queue(db, create=True)
     if not hasattr(source, "store"):

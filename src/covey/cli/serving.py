@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from .. import __version__, env
 from ..connection import absolute
+from ..discovery import Note, forget, found, leave_note, who_answers
 from ..errors import CoveyError, InvalidInput, Refused
-from ..finding import Note, forget, found, leave_note, who_answers
-from .opening import database, open_database
-from .output import answer, note
+from .open_queue import database, open_database
+from .printing import answer, note
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -43,17 +43,18 @@ def start(
 ) -> int:
     """A server has run until it was stopped; its exit code."""
     try:
-        from ..web import gatekeeper, serving
+        from ..web import auth
+        from ..web import serve as serving
     except ImportError as error:
         raise InvalidInput(f"the server needs more packages ({error}); pip install 'covey[server]'") from None
-    from ..compose import open_engine
     from ..log import Log
+    from ..open import open_engine
 
     url = absolute(database(db))
     if url.startswith(("memory:", ":memory:", "sqlite://:memory:")):
         raise InvalidInput("a queue in memory cannot be served: it would be gone with the server; name a file")
     engine = open_database(url, create=True)
-    wide = not gatekeeper.is_loopback(hosts)
+    wide = not auth.is_loopback(hosts)
     if (wide or needs_token) and not any(token.state == "valid" for token in engine.tokens()):
         where = f"--host {hosts[0]} lets other machines in" if wide else "--require-token"
         raise Refused(f"{where}, and this queue has no token; make one first: covey token create NAME --role admin")
@@ -106,8 +107,8 @@ def start(
 @contextlib.contextmanager
 def _watching(engine: Engine, log: Log) -> Iterator[None]:
     """Pools that are lost are given up by somebody, even while no other pool runs; loans that are out of time too."""
-    from ..pool.neighbours import Neighbours
-    from ..web.lending import end_overdue
+    from ..pool.reaper import Neighbours
+    from ..web.api.loans import end_overdue
 
     stop = threading.Event()
     neighbours = Neighbours(engine, engine.database_id, log)

@@ -1,7 +1,7 @@
 """Jobs that end with whoever asked for them: tied when they are stored, let go when they have ended.
 
 A caller shows that he lives by a beat, as pools do; who watches it, and what counts as gone, is the watcher's business
-(pool/neighbours.py). Here is only what is written.
+(pool/reaper.py). Here is only what is written.
 """
 
 from __future__ import annotations

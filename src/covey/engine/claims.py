@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from ..core import tree
 from ..core.model import Claim, Want
+from ..store.ready import Lane, Sought
 from ..store.store import Store
-from ..store.waiting import Lane, Sought
-from .lanes import Lanes
+from .queues import Lanes
 
 MOST_OF_TREE = 1000  # waiting jobs of one tree that are looked at
 Pairs = Sequence[tuple[str, str]]  # (queue, kind)

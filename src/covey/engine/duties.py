@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import NamedTuple
 
-from .. import config
+from .. import settings as config
 from ..core.clocks import FRESH, NEVER, SLACK, has_stood
 from ..core.machine import SECOND, Signal, decide
 from ..env import failpoint

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from .. import config
+from .. import settings as config
 from ..core import check
 from ..core.clocks import NEVER
 from ..core.machine import SECOND
@@ -22,7 +22,7 @@ from ..store.store import Store
 from . import arrivals, duties, reopen, requests, stopping
 from .again import repeated
 from .callers import Callers
-from .live import Live
+from .live_output import Live
 from .loans import Loans
 from .sealing import refuse, writing
 from .siblings import Siblings

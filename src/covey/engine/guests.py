@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, cast
 from ..core.model import Enqueued, Spec
 from ..env import failpoint
 from ..errors import Refused
-from ..store.borrowed import Borrowed, Taken
 from ..store.dialect import Dialect
-from ..store.lenders import lend
+from ..store.postgres.caller import Borrowed, Taken
+from ..store.postgres.lenders import lend
 from ..store.store import Store
 from . import arrivals, sealing
 from .spawns import AddQueues, Queues
 
 if TYPE_CHECKING:
-    from ..store.postgres import Postgres
+    from ..store.postgres.database import Postgres
 
 
 class Guest:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from ..core.view import Finding, PoolView, QueueView, WorkerView, rfc3339
 from ..env import alive, boot, hostname
-from ..store.room import lacking
+from ..store.sqlite.disk_space import lacking
 from . import advice
 
 Health = Literal["fine", "warning", "broken"]

@@ -17,7 +17,7 @@ from ..errors import LeaseLost, Refused
 from ..store.store import Store
 from .again import repeated
 from .sealing import writing
-from .turns import Turns
+from .turn import Turns
 
 LOAN = "http"  # the host of every loan
 TRIES = 10  # of a turn whose number another request about the same loan took

@@ -33,7 +33,7 @@ from ..core.view import (
 )
 from ..errors import InvalidInput, NotFound
 from ..store.store import Store
-from . import duties, health, live, sealing
+from . import duties, health, live_output, sealing
 from .again import repeated
 from .health import is_alive as is_alive
 from .why import NAMED, Kin, explain
@@ -58,7 +58,7 @@ class Views:
         found = self.jobs(Filter(ids=(self._id(ref),), limit=1)).jobs
         if not found:
             raise NotFound(f"no job {str(ref)!r}; `covey list` shows what there is")
-        return live.with_info(self.store, found[0])
+        return live_output.with_info(self.store, found[0])
 
     def jobs_of(self, refs: Sequence[str]) -> dict[str, JobView]:
         """Those of these jobs that are there, by the id or key as it was given."""

@@ -9,20 +9,20 @@ import msgspec
 
 from ..core.ports import Source
 from ..errors import CoveyError
-from ..worker import wire
-from .member import Member
+from ..worker import messages
+from .worker_process import Member
 
 
 class Asking:
     def __init__(self, source: Source) -> None:
         self._source = source
         self.lock = threading.Lock()  # the pool's: nobody may close a worker's socket while an answer goes into it
-        self._open: list[tuple[Member, wire.Ask]] = []
+        self._open: list[tuple[Member, messages.Ask]] = []
 
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def put(self, member: Member, asked: wire.Ask) -> None:
+    def put(self, member: Member, asked: messages.Ask) -> None:
         """It is answered soon. Under the lock."""
         self._open.append((member, asked))
         self._source.wake()
@@ -39,4 +39,4 @@ class Asking:
                     found = self._source.failed_siblings(pool, run.claim.id, run.claim.fence)
                     text = msgspec.json.encode(found)
             with self.lock, contextlib.suppress(OSError):  # it is gone, or does not listen: it has a clock of its own
-                wire.send_answer(member.reports, ask.number, text)
+                messages.send_answer(member.reports, ask.number, text)

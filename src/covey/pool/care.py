@@ -9,8 +9,8 @@ from typing import Protocol
 
 from ..env import read_ticks
 from ..errors import InvalidInput
-from .crew import Crew
-from .member import Member
+from .worker_process import Member
+from .workers import Crew
 
 PARENT_S = 5.0  # where nothing tells that it is gone
 MEMORY_S = 1.0

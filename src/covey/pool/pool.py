@@ -26,22 +26,23 @@ from ..core.model import Claim, Kind, Reply, Report
 from ..env import failpoint
 from ..errors import CoveyError
 from ..log import Log
-from ..worker import output, wire
-from ..worker.cgroup import memory_events
-from .births import Births
+from ..system.cgroup import memory_events
+from ..worker import messages as wire
+from ..worker import output
+from .capacity import Window
 from .care import Care, Parent
-from .crew import Crew
-from .dispatch import Dispatch
-from .exchange import Exchange
-from .forking import Nursery
+from .dispatcher import Dispatch
 from .landing import COLLECT_S, Landing
-from .lookout import LOOK_S, Lookout
-from .member import Member, small_jobs
+from .memory_kills import Shortage
 from .roster import Roster
-from .shortage import Shortage
-from .types import Type, Types
+from .turn_loop import Exchange
 from .verdict import explain_stop, lost_report
-from .window import Window
+from .watchdog import LOOK_S, Lookout
+from .worker_process import Member, small_jobs
+from .worker_types import Type, Types
+from .workers import Crew
+from .zygote_client import Births
+from .zygote_process import Nursery
 
 HOT_CLAIMS = 16  # claims in one turn, and jobs ahead per worker, that make a stream of tiny jobs
 HOT_NAPS, HOT_NAP_S = 4, 0.0005

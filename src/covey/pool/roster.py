@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from ..core.model import WorkerState
-from .crew import Crew
+from .workers import Crew
 
 SOON_S = 0.5
 BEAT_S = 5.0

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from typing import Self
 
 from ..errors import CoveyError, InvalidInput
-from ..worker import family, wire
+from ..system import process_tree
+from ..worker import messages
 from ..worker.setting import Setting
-from .forking import Nursery
+from .zygote_process import Nursery
 
 PRELOAD_S = 60.0
 TRIES = 3  # of a zygote that somebody kills
@@ -33,13 +34,13 @@ class Scout:
     def __init__(self, app: str, db: str | None, signals: int) -> None:
         """``db``: what COVEY_DB shall say to the app; None: as it is."""
         self.app, self.signals = app, signals
-        family.become_subreaper()
+        process_tree.become_subreaper()
         self.files = raise_file_limit()
         self.lifeline = os.pipe2(os.O_CLOEXEC)
         self.said = os.memfd_create("covey-import", os.MFD_CLOEXEC)  # by the app, until there is a log
         self._environ = environment(db)
         self._nursery: Nursery | None = None
-        self.told = wire.Preloaded({})
+        self.told = messages.Preloaded({})
 
     def learn(self) -> bool:
         """What the app has to tell is known; InvalidInput if it cannot be imported. False if we were told to stop."""
@@ -65,13 +66,13 @@ class Scout:
             nursery.end()
 
 
-def first(birth: Callable[[], Nursery], signals: int, app: str | None) -> tuple[Nursery, wire.Preloaded] | None:
+def first(birth: Callable[[], Nursery], signals: int, app: str | None) -> tuple[Nursery, messages.Preloaded] | None:
     """A zygote that has imported the app, and what it said; None if a signal came first."""
     for _ in range(TRIES):
         nursery = birth()
         importlib.import_module(".pool", __package__)  # while the zygote does its own imports
         told = _hear(nursery, signals)
-        if isinstance(told, wire.Preloaded) and told.error is None:
+        if isinstance(told, messages.Preloaded) and told.error is None:
             return nursery, told
         code = nursery.ended() if told == "ended" else 0
         nursery.end()
@@ -79,7 +80,7 @@ def first(birth: Callable[[], Nursery], signals: int, app: str | None) -> tuple[
             return None
         if code is None:
             continue  # somebody has killed it
-        if isinstance(told, wire.Preloaded):
+        if isinstance(told, messages.Preloaded):
             why = told.error
         elif told == "late":
             why = f"the import took longer than {PRELOAD_S:g} s"
@@ -93,7 +94,7 @@ def first(birth: Callable[[], Nursery], signals: int, app: str | None) -> tuple[
     raise NoZygote(f"the zygote was killed {TRIES} times before it could say a word")
 
 
-def _hear(nursery: Nursery, signals: int) -> wire.Preloaded | str:
+def _hear(nursery: Nursery, signals: int) -> messages.Preloaded | str:
     """What the zygote has to say after its preload; else why it has said nothing."""
     deadline = time.monotonic() + PRELOAD_S
     while (left := deadline - time.monotonic()) > 0:
@@ -102,7 +103,7 @@ def _hear(nursery: Nursery, signals: int) -> wire.Preloaded | str:
             return "signalled"
         if ready:
             told = nursery.hear()
-            return told if isinstance(told, wire.Preloaded) else "ended"
+            return told if isinstance(told, messages.Preloaded) else "ended"
     return "late"
 
 

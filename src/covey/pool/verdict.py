@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core.model import Report
 from ..worker import output
-from .member import Flight, Member
+from .worker_process import Flight, Member
 
 
 def explain_stop(flight: Flight, report: Report) -> None:

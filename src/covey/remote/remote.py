@@ -12,7 +12,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ..core import bodies, check, wire
+from ..core import bodies, check, endpoints
+from ..core.endpoints import ENDPOINTS, MSGPACK, Endpoint
 from ..core.model import KINDS, Caller, Child, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Tie, Turn
 from ..core.view import (
     Attempt,
@@ -29,7 +30,6 @@ from ..core.view import (
     Status,
     Why,
 )
-from ..core.wire import ENDPOINTS, MSGPACK, Endpoint
 from ..errors import CoveyError, InvalidInput, Refused, TooLarge, Unreachable
 from .polling import Poller
 from .transport import Answer, NotSent, Sockets, Transport
@@ -81,10 +81,10 @@ class Remote:
         """Whose server this is; Refused if it speaks another protocol."""
         if self._info is None:
             info: bodies.ServerInfo = self._ask("server")
-            if info.protocol != wire.PROTOCOL:
+            if info.protocol != endpoints.PROTOCOL:
                 raise Refused(
                     f"the server at {self.url} is Covey {info.version} and speaks protocol {info.protocol}, "
-                    f"this one speaks {wire.PROTOCOL}; upgrade the older of the two"
+                    f"this one speaks {endpoints.PROTOCOL}; upgrade the older of the two"
                 )
             self._info = info
         return self._info
@@ -416,6 +416,6 @@ def _query_string(query: msgspec.Struct) -> str:
 def _error(answer: Answer, url: str) -> CoveyError:
     decode = msgspec.msgpack.decode if answer.kind == MSGPACK else msgspec.json.decode
     try:
-        return wire.error_of(decode(answer.body, type=bodies.Failed).error)
+        return endpoints.error_of(decode(answer.body, type=bodies.Failed).error)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Refused(f"what answers at {url} is not a Covey server (HTTP {answer.status}); check the port")

@@ -23,8 +23,8 @@ LOCKED = "and nothing was changed; end long transactions (pg_stat_activity names
 def steps(dialect: str) -> dict[int, str]:
     """Migration texts by number."""
     found: dict[int, str] = {}
-    for entry in (files(__package__) / "schema").iterdir():
-        if match := re.fullmatch(rf"(\d{{4}})\.{dialect}\.sql", entry.name):
+    for entry in (files(__package__) / dialect / "schema").iterdir():
+        if match := re.fullmatch(r"(\d{4})\.sql", entry.name):
             found[int(match[1])] = entry.read_text()
     return dict(sorted(found.items()))
 

@@ -29,8 +29,8 @@ def load(dialect: str, prefix: str = "") -> Mapping[str, str]:
     """Statement texts by name, comments stripped, {table} and the lists written out."""
     room = files(__package__)
     statements: dict[str, str] = {}
-    for name in ("queries.sql", f"{dialect}.sql"):
-        parts = _NAME.split((room / name).read_text())
+    for file in (room / "queries.sql", room / dialect / "statements.sql"):
+        parts = _NAME.split(file.read_text())
         for key, body in zip(parts[1::2], parts[2::2], strict=True):
             lines = (line for line in body.splitlines() if not line.lstrip().startswith("--"))
             statements[key] = written_out("\n".join(lines).strip(), MACROS[dialect], prefix)

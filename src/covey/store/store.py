@@ -20,8 +20,8 @@ from ..core.model import LostPool, PoolEvent, PoolInfo, Report, Row, Spec, Worke
 from . import statements
 from .dialect import STILL_S, Dialect, Listener
 from .families import Families, json_text
-from .taking import done_text
-from .waiting import LOCKED, Found, Tuples, Waiting
+from .postgres.store import done_text
+from .ready import LOCKED, Found, Tuples, Waiting
 
 
 class Done(NamedTuple):

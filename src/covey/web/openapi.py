@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from .. import __version__
-from ..config import SETTINGS
 from ..core.bodies import Failed
-from ..core.wire import ENDPOINTS, JSON, MSGPACK, Endpoint
+from ..core.endpoints import ENDPOINTS, JSON, MSGPACK, Endpoint
+from ..settings import SETTINGS
 from .schemas import PLAIN, QUEUE, bounded, refined
 
 ALWAYS = {

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from ..engine.engine import Engine
 from ..errors import Busy
-from .desk import Desk, Open
+from .engine_threads import Desk, Open
 
 R = TypeVar("R")
 

@@ -12,11 +12,11 @@ from urllib.parse import parse_qs, unquote
 import msgspec
 
 from ..core.bodies import Failed, Failure
+from ..core.endpoints import ENDPOINTS, JSON, MSGPACK, Endpoint
 from ..core.model import Turn
-from ..core.wire import ENDPOINTS, JSON, MSGPACK, Endpoint
 from ..errors import CoveyError, InvalidInput, NotFound, TooLarge
 from .bounds import check_body
-from .parcels import too_many, unpacked
+from .large_bodies import too_many, unpacked
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

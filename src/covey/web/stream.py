@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ..core import bodies, wire
+from ..core import bodies, endpoints
 from ..errors import CoveyError, NotFound, StoreError
-from .board import Board, Jobs, Queues, Shown, gone, shown_jobs
-from .gatekeeper import Guest
+from .auth import Guest
 from .readers import Readers
 from .request import Gone, HttpError, Request, Send
+from .stream_board import Board, Jobs, Queues, Shown, gone, shown_jobs
 
 if TYPE_CHECKING:
-    from .verbs import Call
+    from .api import Call
 
 MOST = 100  # streams at a time
 AGAIN_S = 1.0  # so soon a token that was revoked ends its streams
@@ -70,7 +70,7 @@ class Streams:
                     await asyncio.wait_for(send(part), STUCK_S)
             await send({"type": "http.response.body", "body": b""})
         except CoveyError as error:  # the token was revoked, or the queue cannot be used: the answer has begun already
-            said = msgspec.json.encode(wire.failure_of(error)[1])
+            said = msgspec.json.encode(endpoints.failure_of(error)[1])
             await send({"type": "http.response.body", "body": b"event: error\ndata: " + said + b"\n\n"})
         except TimeoutError:
             raise Gone from None

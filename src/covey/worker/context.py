@@ -10,14 +10,14 @@ from typing import Any, ParamSpec, overload
 
 from msgspec.structs import replace
 
-from .. import config
+from .. import settings as config
 from ..core import codec
 from ..core.model import Claim, Mode, Phase, Relation, Spawn, When
 from ..core.specs import shell_spec
 from ..errors import InvalidInput
 from .children import Children
 from .output import show_info
-from .spawning import Called, Family, Spawnable, Spawned, Spawns
+from .spawns import Called, Family, Spawnable, Spawned, Spawns
 
 P = ParamSpec("P")
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from ..core.codec import clean
 from ..env import failpoint
-from . import cgroup, family
+from ..system import cgroup, process_tree
+from .pool_link import Station
 from .setting import Setting
 from .slot import Slot
-from .station import Station
 
 
 class NoApp(Exception):
@@ -45,19 +45,19 @@ def work(name: str, kind: str, places: int, fds: tuple[int, int, int], setting: 
 
 def _serve(station: Station, kind: str, setting: Setting) -> None:
     if kind == "command":
-        from .commands import Commands
+        from .command_worker import Commands
 
         Commands(station, setting.mark).serve()
     elif kind == "sync":
-        from .functions import Functions
+        from .sync_worker import Functions
 
-        family.die_with(setting.lifeline)  # the other kinds listen to their sockets while a job runs
-        family.become_subreaper()
+        process_tree.die_with(setting.lifeline)  # the other kinds listen to their sockets while a job runs
+        process_tree.become_subreaper()
         Functions(station, load_tasks(setting.app)).serve()
     else:
-        from .coroutines import Coroutines
+        from .async_worker import Coroutines
 
-        family.become_subreaper()
+        process_tree.become_subreaper()
         Coroutines(station, load_tasks(setting.app)).serve()
 
 

@@ -16,7 +16,7 @@ from ..core.model import Claim, Mode, Relation, Report, When
 from ..core.objects import FIELDS, fields_of, spec_of
 from ..errors import CoveyError, InvalidInput, SpawnRefused
 from .output import live_path, open_plain
-from .spawning import MAX_BYTES, Family, Spawns
+from .spawns import MAX_BYTES, Family, Spawns
 
 MORE = ("relation", "when", "serial")  # what a line may say beside the fields of a job
 KNOWN = (*FIELDS, *MORE)

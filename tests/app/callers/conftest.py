@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from covey.testing.postgres import Given, Server
+from tests.kit.postgres import Given, Server
 
 from .looks import Connection
 

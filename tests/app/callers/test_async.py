@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from covey import Covey, Duplicate, InvalidInput, Refused
 from covey.errors import StoreError
-from covey.testing.postgres import Given, Server
+from tests.kit.postgres import Given, Server
 
 from .. import functions
 from .looks import stored

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from covey import Covey, Duplicate, InvalidInput, Refused
 from covey.core.view import Filter
 from covey.errors import StoreError
-from covey.testing.postgres import Given, Server
+from tests.kit.postgres import Given, Server
 
 from .. import functions
 from .looks import stored

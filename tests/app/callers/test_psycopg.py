@@ -12,9 +12,9 @@ import pytest
 from covey import Covey, Duplicate, NotFound
 from covey.core.view import Filter
 from covey.errors import StoreError, Undone
-from covey.testing import HandPool
-from covey.testing.postgres import Given, Server
 from covey.testing.until import until
+from tests.kit import HandPool
+from tests.kit.postgres import Given, Server
 
 from .. import functions
 from .looks import Connection, engine_of, is_usable, stored

@@ -13,9 +13,9 @@ from psycopg.rows import dict_row
 from covey import Covey, Duplicate, InvalidInput, Refused
 from covey.errors import StoreError
 from covey.store.store import Store
-from covey.testing import HandPool
-from covey.testing.postgres import Given, Server
 from covey.testing.until import until
+from tests.kit import HandPool
+from tests.kit.postgres import Given, Server
 
 from .. import functions
 from .looks import Connection, engine_of, is_usable, stored

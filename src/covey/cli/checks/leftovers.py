@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...errors import ContainerError
-from .finding import Finding, ok, some, warn
+from .check_result import Finding, ok, some, warn
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
@@ -63,8 +63,8 @@ def _files(engine: Engine) -> Iterator[Finding]:
 
 
 def _server(engine: Engine) -> Iterator[Finding]:
+    from ...discovery import NAME, found, read_note
     from ...env import boot
-    from ...finding import NAME, found, read_note
 
     side = engine.store.dialect.side
     note = read_note(side) if side else None
@@ -77,15 +77,15 @@ def _server(engine: Engine) -> Iterator[Finding]:
 
 
 def _groups(engine: Engine) -> Iterator[Finding]:
-    from ...worker import cgroup
+    from ...system import cgroup
 
     if groups := cgroup.left(engine.database_id):
         yield warn("leftovers", f"empty control groups of lost pools: {some(groups)}", "remove them: rmdir PATH")
 
 
 def _containers(engine: Engine) -> Iterator[Finding]:
-    from ...pool.docker import ENGINES, Docker
-    from ...pool.recipe import orphans
+    from ...containers.docker import ENGINES, Docker
+    from ...containers.launch import orphans
 
     for program in filter(shutil.which, ENGINES):
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .finding import Finding, bad, ok, some, warn
-from .machine import drift
+from .check_result import Finding, bad, ok, some, warn
+from .host import drift
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine

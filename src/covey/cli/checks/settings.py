@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import CoveyError
-from .finding import Finding, bad, ok, some, warn
+from .check_result import Finding, bad, ok, some, warn
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
