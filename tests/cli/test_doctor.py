@@ -122,9 +122,7 @@ def test_a_damaged_file_is_told_in_one_line(db: str) -> None:
 
 
 @pytest.mark.parametrize(("version", "verdict"), [("3.44.5", "bad"), ("3.52.0", "warn"), ("3.53.0", None)])
-def test_a3_a_sqlite_with_a_known_bug_is_found(
-    monkeypatch: pytest.MonkeyPatch, version: str, verdict: str | None
-) -> None:
+def test_a_sqlite_with_a_known_bug_is_found(monkeypatch: pytest.MonkeyPatch, version: str, verdict: str | None) -> None:
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: version)
     assert [each.verdict for each in host.library()] == [verdict or "ok"]
 
@@ -134,9 +132,7 @@ def test_a_clock_that_is_far_off_is_found(db: str, monkeypatch: pytest.MonkeyPat
     assert "year 2001" in ill(db, "clock").text
 
 
-def test_a29_a_network_file_system_and_a_missing_directory_are_bad(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_network_file_system_and_a_missing_directory_are_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mounts").write_text(f"server:/x {tmp_path} nfs4 rw 0 0\n")
     monkeypatch.setattr(database, "MOUNTS", str(tmp_path / "mounts"))
     assert ill(f"sqlite://{tmp_path}/queue.db", "file system").verdict == "bad"

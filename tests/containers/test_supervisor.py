@@ -70,7 +70,7 @@ def _ticks(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19]
 
 
-def test_a59_a_killed_container_is_replaced_and_its_job_is_told_how_it_ended(dock: Dock) -> None:
+def test_a_killed_container_is_replaced_and_its_job_is_told_how_it_ended(dock: Dock) -> None:
     pool = dock.start("--worker", "default=1").started()
     (first,) = dock.containers()
     job = dock.yard.shell("echo run >>traces; sleep 1000", max_attempts=1)
@@ -91,7 +91,7 @@ def test_a59_a_killed_container_is_replaced_and_its_job_is_told_how_it_ended(doc
     until(lambda: {("failed", "default-1"), ("ready", "default-2")} <= happened(), 10, "both are told")
 
 
-def test_a59_an_oom_kill_is_reported_as_such(dock: Dock) -> None:
+def test_an_oom_kill_is_reported_as_such(dock: Dock) -> None:
     pool = dock.start("--worker", "default=1").started()
     job = dock.yard.shell("echo run >>traces; sleep 1000")
     dock.yard.trace()
@@ -105,7 +105,7 @@ def test_a59_an_oom_kill_is_reported_as_such(dock: Dock) -> None:
     pool.stop()
 
 
-def test_a59_what_a_killed_supervisor_left_is_removed_by_the_next_one_running_or_only_created(dock: Dock) -> None:
+def test_what_a_killed_supervisor_left_is_removed_by_the_next_one_running_or_only_created(dock: Dock) -> None:
     first = dock.start("--worker", "default=2").started()
     running = dock.containers()
     job = dock.yard.shell("echo run >>traces; sleep 1000")

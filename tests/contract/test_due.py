@@ -36,7 +36,7 @@ def test_more_due_jobs_than_one_turn_promotes_come_with_the_next_turns(
     assert counts == [1000, 2000, 2500]
 
 
-def test_p17_p18_p19_a_clock_that_steps_back_loses_nothing(engine: Engine, pool: HandPool, clock: FakeClock) -> None:
+def test_a_clock_that_steps_back_loses_nothing(engine: Engine, pool: HandPool, clock: FakeClock) -> None:
     """The lease does not depend on the wall clock; a due time does, and waits for it to come again."""
     (made,) = engine.enqueue([command(delay_s=10)])
     clock.advance(10)
@@ -52,7 +52,7 @@ def test_p17_p18_p19_a_clock_that_steps_back_loses_nothing(engine: Engine, pool:
     assert pool.turn(want=1).next_due_at is None
 
 
-def test_p21_every_end_has_its_time(engine: Engine, pool: HandPool, clock: FakeClock) -> None:
+def test_every_end_has_its_time(engine: Engine, pool: HandPool, clock: FakeClock) -> None:
     made = engine.enqueue([command(max_attempts=1) for _ in range(3)])
     for outcome in ("success", "failure", "abort"):
         clock.advance(1)

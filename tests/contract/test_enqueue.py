@@ -120,14 +120,14 @@ def test_a_bad_spec_is_refused_in_one_line_and_nothing_of_its_batch_is_stored(en
     assert engine.jobs(Filter()).jobs == []
 
 
-def test_a21_a_bulk_with_one_bad_job_stores_none(engine: Engine, proof: Callable[[int, int], int]) -> None:
+def test_a_bulk_with_one_bad_job_stores_none(engine: Engine, proof: Callable[[int, int], int]) -> None:
     count = proof(1000, 10_000)
     with pytest.raises(InvalidInput):
         engine.enqueue([command() for _ in range(count - 1)] + [command(queue="no such name!")])
     assert sum(engine.status().counts.values()) == 0
 
 
-def test_a19_a_payload_at_the_limit_is_stored_and_one_byte_more_is_refused(engine: Engine) -> None:
+def test_a_payload_at_the_limit_is_stored_and_one_byte_more_is_refused(engine: Engine) -> None:
     fits = json.dumps({"command": "x" * (MAX_PAYLOAD - len('{"command": ""}'))})
     assert len(fits) == MAX_PAYLOAD
     (made,) = engine.enqueue([Spec(task="shell", kind="command", args=fits)])

@@ -26,7 +26,7 @@ LATE = {
 
 
 @pytest.mark.parametrize("outcome", LATE)
-def test_a6_a_stale_report_of_a_pool_with_the_same_name_leaves_the_row_as_it_is(engine: Engine, outcome: str) -> None:
+def test_a_stale_report_of_a_pool_with_the_same_name_leaves_the_row_as_it_is(engine: Engine, outcome: str) -> None:
     (made,) = engine.enqueue([command(key="k")])
     first = HandPool(engine, name="same")
     stale = first.claim_one()
@@ -55,7 +55,7 @@ def test_a_report_with_the_right_fence_from_a_pool_that_does_not_hold_the_job_is
     assert (engine.job(made.id), engine.history(made.id)) == before
 
 
-def test_a6_a_stale_claim_in_the_held_list_of_a_beat_is_not_taken_for_the_new_one(engine: Engine) -> None:
+def test_a_stale_claim_in_the_held_list_of_a_beat_is_not_taken_for_the_new_one(engine: Engine) -> None:
     """The answer with the second claim was lost: all that the pool knows of is the first."""
     (made,) = engine.enqueue([command()])
     pool = HandPool(engine)
@@ -67,7 +67,7 @@ def test_a6_a_stale_claim_in_the_held_list_of_a_beat_is_not_taken_for_the_new_on
     assert (job.state, job.attempts, job.fence) == ("pending", 0, 3)
 
 
-def test_a7_fences_strictly_rise_over_a_hundred_changes_of_hands(
+def test_fences_strictly_rise_over_a_hundred_changes_of_hands(
     engine: Engine, proof: Callable[[int, int], int], clock: FakeClock
 ) -> None:
     (made,) = engine.enqueue([command(max_attempts=1000)])

@@ -33,7 +33,7 @@ def test_if_exists_return_answers_the_first_job(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("end", ["completed", "dead", "cancelled"])
-def test_a20_a_key_stays_taken_after_its_job_has_ended(engine: Engine, pool: HandPool, end: str) -> None:
+def test_a_key_stays_taken_after_its_job_has_ended(engine: Engine, pool: HandPool, end: str) -> None:
     (first,) = engine.enqueue([command(key="a", max_attempts=1)])
     if end == "cancelled":
         engine.cancel([first.id])
@@ -81,7 +81,7 @@ def test_a_unique_key_admits_one_job_that_has_not_started(engine: Engine, pool: 
     assert second.id != first.id
 
 
-def test_p54_a_lost_pool_s_job_returns_although_its_unique_key_has_a_new_owner(engine: Engine, pool: HandPool) -> None:
+def test_a_lost_pool_s_job_returns_although_its_unique_key_has_a_new_owner(engine: Engine, pool: HandPool) -> None:
     (first,) = engine.enqueue([command(unique_key="u")])
     pool.claim_one()
     (second,) = engine.enqueue([command(unique_key="u")])
@@ -108,7 +108,7 @@ def test_a_job_is_named_by_id_or_key_and_an_unknown_name_is_not_found(engine: En
 
 
 @pytest.mark.parametrize("if_exists", ["error", "return"])
-def test_a20_of_many_concurrent_enqueues_of_one_key_one_makes_the_job(
+def test_of_many_concurrent_enqueues_of_one_key_one_makes_the_job(
     engine: Engine, connect: Callable[[], Engine], if_exists: str, proof: Callable[[int, int], int]
 ) -> None:
     count = proof(40, 100)

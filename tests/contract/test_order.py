@@ -10,7 +10,7 @@ from tests.kit import HandPool, command, python_task
 from tests.kit.hand_pool import only
 
 
-def test_p6_jobs_of_one_microsecond_are_claimed_in_the_order_they_came(engine: Engine, pool: HandPool) -> None:
+def test_jobs_of_one_microsecond_are_claimed_in_the_order_they_came(engine: Engine, pool: HandPool) -> None:
     ids = [engine.enqueue([command()])[0].id for _ in range(50)]
     ids += [made.id for made in engine.enqueue([command() for _ in range(50)])]
     assert [pool.claim_one().id for _ in range(50)] + [claim.id for claim in pool.claim(50)] == ids

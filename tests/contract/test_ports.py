@@ -69,7 +69,7 @@ def test_closing_twice_is_harmless(engine: Engine, connect: Callable[[], Engine]
     assert engine.status().counts["pending"] == 1
 
 
-def test_a17_names_with_emoji_and_markup_come_back_as_they_went(engine: Engine) -> None:
+def test_names_with_emoji_and_markup_come_back_as_they_went(engine: Engine) -> None:
     odd = "🐦 [red]x[/red] <b>&amp;</b> ñ"
     (made,) = engine.enqueue([command(odd, key=odd, batch=odd, labels={odd: odd}, cwd=f"/tmp/{odd}")])
     job = engine.job(odd)

@@ -15,7 +15,7 @@ from covey.testing import FakeClock
 from tests.kit import HandPool, command
 
 
-def test_p69_a_pause_during_a_backlog_holds_from_the_next_turn(engine: Engine, pool: HandPool) -> None:
+def test_a_pause_during_a_backlog_holds_from_the_next_turn(engine: Engine, pool: HandPool) -> None:
     engine.enqueue([command(queue="a") for _ in range(1000)] + [command(queue="b")])
     assert len(pool.claim(10)) == 10
     engine.pause("a")
@@ -25,7 +25,7 @@ def test_p69_a_pause_during_a_backlog_holds_from_the_next_turn(engine: Engine, p
     assert len(pool.claim(10)) == 10
 
 
-def test_p70_a_pause_for_a_while_ends_by_itself_with_an_event(engine: Engine, pool: HandPool, clock: FakeClock) -> None:
+def test_a_pause_for_a_while_ends_by_itself_with_an_event(engine: Engine, pool: HandPool, clock: FakeClock) -> None:
     engine.enqueue([command()])
     engine.pause("default", for_s=3600)
     (queue,) = engine.queues()
@@ -93,7 +93,7 @@ def test_settings_are_shared_through_the_database(engine: Engine, connect: Calla
 
 
 @pytest.mark.parametrize("name", ["max_attempts", "max-attempts", "max_retries", "max-retries", "MAX-RETRIES"])
-def test_p37_every_spelling_of_a_setting_is_the_same_setting(engine: Engine, name: str) -> None:
+def test_every_spelling_of_a_setting_is_the_same_setting(engine: Engine, name: str) -> None:
     assert engine.set_setting(name, " 4 ") == ("max_attempts", 4)
     assert engine.settings()["max_attempts"] == 4
 
@@ -120,7 +120,7 @@ def test_p37_every_spelling_of_a_setting_is_the_same_setting(engine: Engine, nam
         ("", "1"),
     ],
 )
-def test_p36_p37_a_wrong_key_or_value_is_refused_and_nothing_changes(engine: Engine, name: str, text: str) -> None:
+def test_a_wrong_key_or_value_is_refused_and_nothing_changes(engine: Engine, name: str, text: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         engine.set_setting(name, text)
     assert refusal.value.exit_code == 2
@@ -128,7 +128,7 @@ def test_p36_p37_a_wrong_key_or_value_is_refused_and_nothing_changes(engine: Eng
     assert engine.stored_settings() == {}
 
 
-def test_p36_no_runs_at_all_is_refused_with_an_explanation(engine: Engine) -> None:
+def test_no_runs_at_all_is_refused_with_an_explanation(engine: Engine) -> None:
     with pytest.raises(InvalidInput, match="counts all runs"):
         engine.set_setting("max_retries", "0")
 

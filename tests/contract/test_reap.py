@@ -129,7 +129,7 @@ def test_a_pool_with_more_jobs_than_one_batch_is_reaped_completely(engine: Engin
     assert engine.status().counts["pending"] == 2300
 
 
-def test_p33_reaping_one_pool_leaves_the_others_alone(engine: Engine) -> None:
+def test_reaping_one_pool_leaves_the_others_alone(engine: Engine) -> None:
     ids = [made.id for made in engine.enqueue([command(), command()])]
     one, two = HandPool(engine, name="same"), HandPool(engine, name="same")
     one.claim_one()

@@ -19,7 +19,7 @@ def test_a_failed_job_runs_now_with_its_attempts_kept(engine: Engine, pool: Hand
     assert pool.claim_one().attempt == 2
 
 
-def test_p38_a_dead_job_gets_all_its_attempts_again_and_keeps_its_history(engine: Engine, pool: HandPool) -> None:
+def test_a_dead_job_gets_all_its_attempts_again_and_keeps_its_history(engine: Engine, pool: HandPool) -> None:
     (made,) = engine.enqueue([command(max_attempts=1)])
     pool.fail(pool.claim_one(), "first")
     engine.retry([made.id])
@@ -56,7 +56,7 @@ def test_a_cancelled_job_is_pending_again(engine: Engine, pool: HandPool) -> Non
 
 
 @pytest.mark.parametrize("state", ["pending", "scheduled", "processing", "completed"])
-def test_p39_a_job_that_needs_no_retry_is_refused_with_advice(engine: Engine, pool: HandPool, state: str) -> None:
+def test_a_job_that_needs_no_retry_is_refused_with_advice(engine: Engine, pool: HandPool, state: str) -> None:
     (made,) = engine.enqueue([command(delay_s=60 if state == "scheduled" else None)])
     if state in ("processing", "completed"):
         claim = pool.claim_one()
@@ -70,7 +70,7 @@ def test_p39_a_job_that_needs_no_retry_is_refused_with_advice(engine: Engine, po
     assert engine.job(made.id) == before
 
 
-def test_p39_a_second_retry_and_an_unknown_job_change_nothing(engine: Engine, pool: HandPool) -> None:
+def test_a_second_retry_and_an_unknown_job_change_nothing(engine: Engine, pool: HandPool) -> None:
     dead, other = engine.enqueue([command(max_attempts=1), command()])
     pool.fail(pool.claim_one())
     with pytest.raises(NotFound):

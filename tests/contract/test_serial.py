@@ -44,7 +44,7 @@ def test_a_serial_child_in_back_off_is_not_overtaken(engine: Engine, pool: HandP
     assert states(engine, id) == ["completed"]
 
 
-def test_p53_after_a_dead_serial_child_the_later_ones_are_cancelled(engine: Engine, pool: HandPool) -> None:
+def test_after_a_dead_serial_child_the_later_ones_are_cancelled(engine: Engine, pool: HandPool) -> None:
     id = root(engine, pool, *(child(max_attempts=1) for _ in range(4)), child_mode="serial")
     kids = ids_of(engine, id)
     pool.succeed(pool.claim_one())
@@ -108,7 +108,7 @@ def test_a_serial_queue_runs_one_top_level_job_at_a_time(serial: Engine, connect
         pools.reverse()
 
 
-def test_p58_its_children_run_in_parallel_and_nothing_else_beside_them(serial: Engine, pool: HandPool) -> None:
+def test_its_children_run_in_parallel_and_nothing_else_beside_them(serial: Engine, pool: HandPool) -> None:
     first, second = serial.enqueue([command(), command()])
     pool.spawn(pool.claim_one(), *(child() for _ in range(3)))
     running = pool.claim(9)
@@ -120,7 +120,7 @@ def test_p58_its_children_run_in_parallel_and_nothing_else_beside_them(serial: E
 
 
 @pytest.mark.parametrize("how", ["failed", "handed back", "snoozed", "lost", "stranded", "joining", "urgent"])
-def test_p61_the_lane_is_kept_until_the_tree_has_ended(serial: Engine, clock: FakeClock, how: str) -> None:
+def test_the_lane_is_kept_until_the_tree_has_ended(serial: Engine, clock: FakeClock, how: str) -> None:
     pool = HandPool(serial)
     first, second = serial.enqueue([command(joins=True), command()])
     claim = pool.claim_one()
@@ -212,7 +212,7 @@ def test_the_children_of_a_serial_queue_s_tree_keep_to_its_concurrency(engine: E
 
 
 def test_an_uncle_in_the_same_serial_queue_comes_next(serial: Engine, pool: HandPool) -> None:
-    """P56: a second round that was enqueued meanwhile does not overtake it."""
+    """A second round that was enqueued meanwhile does not overtake it."""
     _first, second = serial.enqueue([command(), command()])
     pool.spawn(pool.claim_one(), child(), after("reduce", unique_key="reduce"))
     pool.succeed(pool.claim_one())

@@ -20,7 +20,7 @@ from tests.kit.hand_pool import report
 from .family import children, claims, parent_of, root, states
 
 
-def test_a45_one_place_is_enough_for_a_parent_and_its_children(engine: Engine) -> None:
+def test_one_place_is_enough_for_a_parent_and_its_children(engine: Engine) -> None:
     pool = HandPool(engine, count=1)
     id, kids = parent_of(engine, pool, 3)
     for n, kid in enumerate(kids):
@@ -33,7 +33,7 @@ def test_a45_one_place_is_enough_for_a_parent_and_its_children(engine: Engine) -
     assert (job.state, job.children.progress, job.children.ended, job.error) == ("completed", 1.0, 3, None)
 
 
-def test_a46_the_last_children_of_one_turn_settle_their_parent_once(engine: Engine, pool: HandPool) -> None:
+def test_the_last_children_of_one_turn_settle_their_parent_once(engine: Engine, pool: HandPool) -> None:
     id, _kids = parent_of(engine, pool, 50, joins=True)
     pool.turn(*(report(claim, "success") for claim in pool.claim(50)))
     job = engine.job(id)
@@ -41,7 +41,7 @@ def test_a46_the_last_children_of_one_turn_settle_their_parent_once(engine: Engi
     assert [claim.id for claim in pool.claim(9)] == [id]
 
 
-def test_a43_a_dead_child_kills_its_parent_once_all_have_ended_and_is_named(engine: Engine, pool: HandPool) -> None:
+def test_a_dead_child_kills_its_parent_once_all_have_ended_and_is_named(engine: Engine, pool: HandPool) -> None:
     id, kids = parent_of(engine, pool, 3)
     running = claims(pool, 3)
     pool.fail(running[kids[0]], "no such file")
@@ -57,7 +57,7 @@ def test_a43_a_dead_child_kills_its_parent_once_all_have_ended_and_is_named(engi
 
 @pytest.mark.parametrize("kind", ["dead", "abort", "cancelled", "lost", "interrupted"])
 @pytest.mark.parametrize("collect", [False, True])
-def test_a43_however_a_child_fails_the_parent_ends_once_and_a_collecting_join_sees_it(
+def test_however_a_child_fails_the_parent_ends_once_and_a_collecting_join_sees_it(
     engine: Engine, kind: str, collect: bool
 ) -> None:
     pool = HandPool(engine)
@@ -96,7 +96,7 @@ def test_a43_however_a_child_fails_the_parent_ends_once_and_a_collecting_join_se
     assert (engine.job(id).state, engine.job(id).result) == ("completed", 5)
 
 
-def test_x1_a_child_in_back_off_keeps_its_parent_waiting(engine: Engine, pool: HandPool, clock: FakeClock) -> None:
+def test_a_child_in_back_off_keeps_its_parent_waiting(engine: Engine, pool: HandPool, clock: FakeClock) -> None:
     id = root(engine, pool, child(max_attempts=2))
     claim = pool.claim_one()
     pool.fail(claim, "first")
@@ -194,7 +194,7 @@ def deep(engine: Engine, pool: HandPool, depth: int, **spec: Any) -> list[int]:
     return [*ids, children(engine, ids[-1])[0].id]
 
 
-def test_p63_the_last_end_goes_up_through_every_ancestor(engine: Engine, pool: HandPool) -> None:
+def test_the_last_end_goes_up_through_every_ancestor(engine: Engine, pool: HandPool) -> None:
     ids = deep(engine, pool, 5)
     assert states(engine, *ids) == ["waiting"] * 5 + ["pending"]
     pool.succeed(pool.claim_one())
@@ -202,7 +202,7 @@ def test_p63_the_last_end_goes_up_through_every_ancestor(engine: Engine, pool: H
     assert check_queue(engine) == []
 
 
-def test_p63_a_cascade_that_cancels_the_last_child_ends_every_ancestor(engine: Engine, pool: HandPool) -> None:
+def test_a_cascade_that_cancels_the_last_child_ends_every_ancestor(engine: Engine, pool: HandPool) -> None:
     ids = deep(engine, pool, 4)
     engine.cancel([ids[-1]])
     assert states(engine, *ids) == ["dead"] * 4 + ["cancelled"]
@@ -218,7 +218,7 @@ def test_an_ancestor_s_join_runs_when_the_tree_below_it_is_done(engine: Engine, 
     assert (claim.id, claim.phase) == (ids[0], "join")
 
 
-def test_a42_the_last_child_may_end_in_the_turn_in_which_it_spawned_a_sibling(engine: Engine, pool: HandPool) -> None:
+def test_the_last_child_may_end_in_the_turn_in_which_it_spawned_a_sibling(engine: Engine, pool: HandPool) -> None:
     id, _kids = parent_of(engine, pool, 2)
     a, b = claims(pool, 2).values()
     pool.turn(report(a, "success"), report(b, "success", spawned=[sibling()]))
@@ -230,7 +230,7 @@ def test_a42_the_last_child_may_end_in_the_turn_in_which_it_spawned_a_sibling(en
 # ── info ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_p65_numbers_in_the_children_s_info_add_up_and_text_does_no_harm(engine: Engine, pool: HandPool) -> None:
+def test_numbers_in_the_children_s_info_add_up_and_text_does_no_harm(engine: Engine, pool: HandPool) -> None:
     id = root(engine, pool, child(), child(), child(), report={"info": '{"rows": 1, "name": "x"}'})
     a, b, c = pool.claim(3)
     pool.turn(
@@ -267,12 +267,12 @@ def healed(engine: Engine) -> list[int | None]:
 @pytest.mark.parametrize(
     "damage",
     [
-        "update {jobs} set state = 'waiting'",  # P50: no children at all
+        "update {jobs} set state = 'waiting'",  # no children at all
         "update {jobs} set state = 'completed', finished_at = 1, pool = null, attempts = 1 where parent_id is not null",
         "delete from {jobs} where parent_id is not null",
     ],
 )
-def test_p50_a_parent_that_waits_for_nobody_is_settled_by_the_sweep_with_an_event(
+def test_a_parent_that_waits_for_nobody_is_settled_by_the_sweep_with_an_event(
     engine: Engine, pool: HandPool, clock: FakeClock, damage: str
 ) -> None:
     if "parent_id" in damage:
@@ -307,7 +307,7 @@ def test_the_sweep_leaves_a_parent_alone_whose_children_are_at_work(
 # ── at once ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a42_the_last_two_children_may_end_at_the_same_moment_on_two_pools(
+def test_the_last_two_children_may_end_at_the_same_moment_on_two_pools(
     engine: Engine, connect: Callable[[], Engine], proof: Callable[[int, int], int]
 ) -> None:
     """Each pool has its own connection and thread; whoever comes second settles the parent, and only once."""

@@ -44,7 +44,7 @@ def test_children_and_the_waiting_parent_are_written_together(engine: Engine, po
     assert check_queue(engine) == []
 
 
-def test_a41_a_run_that_did_not_succeed_has_spawned_nothing_whenever_it_was_lost(
+def test_a_run_that_did_not_succeed_has_spawned_nothing_whenever_it_was_lost(
     engine: Engine, clock: FakeClock, proof: Callable[[int, int], int]
 ) -> None:
     """Whatever it had recorded, for every k of n; the run that succeeds spawns exactly n, once."""
@@ -75,7 +75,7 @@ def test_a41_a_run_that_did_not_succeed_has_spawned_nothing_whenever_it_was_lost
     assert [job.key for job in children(engine, made.id)] == [f"k{i}" for i in range(n)]
 
 
-def test_a6_a_late_report_spawns_nothing(engine: Engine, pool: HandPool) -> None:
+def test_a_late_report_spawns_nothing(engine: Engine, pool: HandPool) -> None:
     engine.enqueue([command()])
     claim = pool.claim_one()
     pool.lose()
@@ -88,7 +88,7 @@ def test_a6_a_late_report_spawns_nothing(engine: Engine, pool: HandPool) -> None
     assert states(engine, claim.id) == ["completed"]
 
 
-def test_a6_a_cancelled_run_spawns_nothing(engine: Engine, pool: HandPool) -> None:
+def test_a_cancelled_run_spawns_nothing(engine: Engine, pool: HandPool) -> None:
     engine.enqueue([command()])
     claim = pool.claim_one()
     engine.cancel([claim.id])
@@ -98,7 +98,7 @@ def test_a6_a_cancelled_run_spawns_nothing(engine: Engine, pool: HandPool) -> No
 
 
 @pytest.mark.parametrize("spawned", [[], None])
-def test_p59_an_empty_fan_out_completes_at_once(engine: Engine, pool: HandPool, spawned: list[Spawn] | None) -> None:
+def test_an_empty_fan_out_completes_at_once(engine: Engine, pool: HandPool, spawned: list[Spawn] | None) -> None:
     (made,) = engine.enqueue([python_task("t", joins=True)])
     pool.succeed(pool.claim_one(), spawned=spawned, result="1")
     job = engine.job(made.id)
@@ -126,7 +126,7 @@ def test_a_child_may_be_scheduled(engine: Engine, pool: HandPool, clock: FakeClo
     assert pool.claim(4) == []
 
 
-def test_p62_a_parent_with_only_future_children_costs_an_idle_pool_reads_only(engine: Engine, pool: HandPool) -> None:
+def test_a_parent_with_only_future_children_costs_an_idle_pool_reads_only(engine: Engine, pool: HandPool) -> None:
     root(engine, pool, child(delay_s=3600))
     before = engine.pools()
     for _ in range(10):
@@ -135,7 +135,7 @@ def test_p62_a_parent_with_only_future_children_costs_an_idle_pool_reads_only(en
 
 
 def test_older_trees_finish_first(engine: Engine, pool: HandPool) -> None:
-    """X8: within one priority a child stands where its root stood; a more urgent job still comes first."""
+    """Within one priority a child stands where its root stood; a more urgent job still comes first."""
     first, second = engine.enqueue([command("first"), command("second")])
     pool.spawn(pool.claim_one(), child("of first"), child("of first"))
     (urgent,) = engine.enqueue([command("urgent", priority=1)])
@@ -195,7 +195,7 @@ def test_two_parents_may_use_the_same_child_key_and_a_top_level_job_too(engine: 
     assert engine.job("k").id == top.id
 
 
-def test_p55_a_child_whose_unique_key_is_taken_is_no_new_child(engine: Engine, pool: HandPool) -> None:
+def test_a_child_whose_unique_key_is_taken_is_no_new_child(engine: Engine, pool: HandPool) -> None:
     (taken,) = engine.enqueue([command(unique_key="u", delay_s=100)])
     id = root(
         engine, pool, child("a", unique_key="u"), child("b"), child("c", unique_key="v"), child("d", unique_key="v")
@@ -204,7 +204,7 @@ def test_p55_a_child_whose_unique_key_is_taken_is_no_new_child(engine: Engine, p
     assert states(engine, taken.id, id) == ["scheduled", "waiting"]
 
 
-def test_p55_a_fan_out_that_is_all_somebody_else_s_completes_or_joins_at_once(engine: Engine, pool: HandPool) -> None:
+def test_a_fan_out_that_is_all_somebody_else_s_completes_or_joins_at_once(engine: Engine, pool: HandPool) -> None:
     engine.enqueue([command(unique_key="u", delay_s=100)])
     plain = root(engine, pool, child(unique_key="u"))
     joins = root(engine, pool, child(unique_key="u"), joins=True)
@@ -214,7 +214,7 @@ def test_p55_a_fan_out_that_is_all_somebody_else_s_completes_or_joins_at_once(en
     assert (claim.id, claim.phase, claim.children) == (joins, "join", "[]")
 
 
-def test_p54_x9_a_unique_key_is_free_once_claimed_so_a_lost_twin_comes_back_beside_a_new_one(engine: Engine) -> None:
+def test_a_unique_key_is_free_once_claimed_so_a_lost_twin_comes_back_beside_a_new_one(engine: Engine) -> None:
     pool = HandPool(engine)
     id = root(engine, pool, child(unique_key="u"))
     running = pool.claim_one()
@@ -240,7 +240,7 @@ def test_a_sibling_is_one_more_child_of_the_same_parent_which_cannot_end_in_betw
     assert [(job.child_no, job.parent_id, job.depth) for job in children(engine, id)] == [(n, id, 1) for n in range(4)]
 
 
-def test_a47_a_sibling_s_key_is_compared_with_those_of_the_parent(engine: Engine, pool: HandPool) -> None:
+def test_a_sibling_s_key_is_compared_with_those_of_the_parent(engine: Engine, pool: HandPool) -> None:
     id = root(engine, pool, child("a", key="k"), child("b"), child("c"))
     _, b, c = pool.claim(3)
     pool.spawn(b, sibling("a", key="k"))

@@ -36,7 +36,7 @@ def total(engine: Engine) -> int:
 # ── cancel ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a44_cancelling_the_root_cancels_every_descendant(
+def test_cancelling_the_root_cancels_every_descendant(
     engine: Engine, pool: HandPool, proof: Callable[[int, int], int]
 ) -> None:
     id = grow(engine, pool, 5, proof(2, 4))
@@ -55,7 +55,7 @@ def test_a44_cancelling_the_root_cancels_every_descendant(
     assert str(id) in engine.why(kid.id).reason
 
 
-def test_p52_a_running_descendant_is_cancelled_too_and_cannot_revive_the_tree(engine: Engine, pool: HandPool) -> None:
+def test_a_running_descendant_is_cancelled_too_and_cannot_revive_the_tree(engine: Engine, pool: HandPool) -> None:
     id, (kid,) = parent_of(engine, pool, 1)
     claim = pool.claim_one()
     engine.cancel([id])
@@ -144,7 +144,7 @@ def test_a_tree_with_a_process_left_is_not_removed(engine: Engine, pool: HandPoo
     assert total(engine) == 0
 
 
-def test_p47_p48_retention_takes_whole_trees_by_their_root_leaves_first_and_bounded(
+def test_retention_takes_whole_trees_by_their_root_leaves_first_and_bounded(
     engine: Engine, pool: HandPool, clock: FakeClock
 ) -> None:
     id = grow(engine, pool, 2, 40)
@@ -205,7 +205,7 @@ def test_a_half_pruned_tree_is_not_reopened(engine: Engine, pool: HandPool, cloc
 # ── time ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_x4_a_tree_that_ran_out_of_time_is_dead_and_everything_below_it_cancelled(
+def test_a_tree_that_ran_out_of_time_is_dead_and_everything_below_it_cancelled(
     engine: Engine, pool: HandPool, clock: FakeClock
 ) -> None:
     id, kids = parent_of(engine, pool, 3, tree_timeout_s=60.0)
@@ -226,7 +226,7 @@ def test_x4_a_tree_that_ran_out_of_time_is_dead_and_everything_below_it_cancelle
     assert check_queue(engine) == []
 
 
-def test_x4_a_time_out_covers_one_run_and_the_tree_s_time_covers_them_all(
+def test_a_time_out_covers_one_run_and_the_tree_s_time_covers_them_all(
     engine: Engine, pool: HandPool, clock: FakeClock
 ) -> None:
     """A run may not outlast its tree, so the pool stops it then; the time-out of a parent says nothing of children."""

@@ -22,7 +22,7 @@ def died(engine: Engine, pool: HandPool, **spec: object) -> tuple[int, list[int]
     return id, kids
 
 
-def test_p64_x2_a_retried_child_reopens_its_dead_parent(engine: Engine, pool: HandPool) -> None:
+def test_a_retried_child_reopens_its_dead_parent(engine: Engine, pool: HandPool) -> None:
     id, kids = died(engine, pool)
     assert states(engine, id) == ["dead"]
     engine.retry([kids[1]])
@@ -36,7 +36,7 @@ def test_p64_x2_a_retried_child_reopens_its_dead_parent(engine: Engine, pool: Ha
     assert states(engine, id, *kids) == ["completed"] * 4
 
 
-def test_p64_a_retried_child_of_a_waiting_parent_counts_as_unfinished_again(engine: Engine, pool: HandPool) -> None:
+def test_a_retried_child_of_a_waiting_parent_counts_as_unfinished_again(engine: Engine, pool: HandPool) -> None:
     id, kids = parent_of(engine, pool, 2)
     pool.fail(pool.claim_one())
     engine.retry([kids[0]])

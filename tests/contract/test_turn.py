@@ -73,7 +73,7 @@ def test_failure_backs_off_and_then_is_tried_again(engine: Engine, pool: HandPoo
     assert pool.claim_one().attempt == 2
 
 
-def test_p34_p35_default_delays_are_2_and_4_seconds_and_three_runs_are_all(
+def test_default_delays_are_2_and_4_seconds_and_three_runs_are_all(
     engine: Engine, pool: HandPool, clock: FakeClock
 ) -> None:
     (made,) = engine.enqueue([command("false")])
@@ -93,7 +93,7 @@ def test_p34_p35_default_delays_are_2_and_4_seconds_and_three_runs_are_all(
     assert pool.claim(1) == []
 
 
-def test_p40_a_dead_job_is_locked_by_nobody(engine: Engine, pool: HandPool) -> None:
+def test_a_dead_job_is_locked_by_nobody(engine: Engine, pool: HandPool) -> None:
     (made,) = engine.enqueue([command(max_attempts=1)])
     pool.fail(pool.claim_one())
     job = engine.job(made.id)
@@ -137,7 +137,7 @@ def test_snooze_schedules_the_job_and_gives_the_attempt_back(engine: Engine, poo
 
 
 @pytest.mark.parametrize("outcome", ["taken_back", "stopped"])
-def test_a13_a_job_that_was_handed_back_has_lost_no_attempt(engine: Engine, pool: HandPool, outcome: str) -> None:
+def test_a_job_that_was_handed_back_has_lost_no_attempt(engine: Engine, pool: HandPool, outcome: str) -> None:
     (made,) = engine.enqueue([command(max_attempts=1)])
     for run in range(1, 6):
         claim = pool.claim_one()
@@ -269,7 +269,7 @@ def test_every_writing_turn_moves_the_beat(engine: Engine, pool: HandPool) -> No
     assert beats == sorted(set(beats))
 
 
-def test_p15_an_idle_turn_writes_nothing(engine: Engine, pool: HandPool) -> None:
+def test_an_idle_turn_writes_nothing(engine: Engine, pool: HandPool) -> None:
     before = engine.pools()
     for _ in range(5):
         assert pool.claim(4) == []

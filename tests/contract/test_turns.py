@@ -235,7 +235,7 @@ def test_a_group_that_fails_inside_has_done_nothing(engine: Engine, pools: list[
 # ── idle ones ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_p15_a_group_of_idle_turns_writes_nothing(
+def test_a_group_of_idle_turns_writes_nothing(
     engine: Engine, pools: list[HandPool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.enqueue([command(queue="elsewhere"), command(queue="held-up"), command(delay_s=50)])

@@ -63,7 +63,7 @@ def test_an_uncle_inherits_queue_and_priority_unless_told(engine: Engine, pool: 
     assert [(job.queue, job.priority) for job in (a, b)] == [("q", 7), ("other", 1)]
 
 
-def test_p56_an_uncle_stands_where_its_root_stood(engine: Engine, pool: HandPool) -> None:
+def test_an_uncle_stands_where_its_root_stood(engine: Engine, pool: HandPool) -> None:
     first, second = engine.enqueue([command("first"), command("second")])
     pool.spawn(pool.claim_one(), after("uncle"))
     assert [claim.id for claim in pool.claim(2)] == [newest(engine), second.id]
@@ -84,7 +84,7 @@ def test_uncles_with_one_unique_key_merge_while_unstarted_and_wait_for_every_roo
     assert states(engine, first, uncle) == ["completed", "pending"]
 
 
-def test_p56_a_merged_uncle_stands_where_the_oldest_of_its_roots_stood(engine: Engine, pool: HandPool) -> None:
+def test_a_merged_uncle_stands_where_the_oldest_of_its_roots_stood(engine: Engine, pool: HandPool) -> None:
     first, second, third = engine.enqueue([command("first"), command("second"), command("third")])
     a, b = pool.claim(2)
     pool.spawn(b, after("uncle", unique_key="k", priority=0))
@@ -96,7 +96,7 @@ def test_p56_a_merged_uncle_stands_where_the_oldest_of_its_roots_stood(engine: E
 
 
 def test_merging_into_one_that_was_ready_blocks_it_again(engine: Engine, pool: HandPool) -> None:
-    """P56: it would otherwise run before the inputs of the second round."""
+    """It would otherwise run before the inputs of the second round."""
     first, _, uncle = with_uncle(engine, pool, unique_key="analyze")
     pool.succeed(pool.claim_one())
     assert states(engine, first, uncle) == ["completed", "pending"]

@@ -19,7 +19,7 @@ from tests.kit import HandPool, check_queue, child, command, python_task
 from .family import root
 
 
-def test_a92_paging_misses_and_repeats_no_job_while_others_come_and_go(
+def test_paging_misses_and_repeats_no_job_while_others_come_and_go(
     engine: Engine, proof: Callable[[int, int], int]
 ) -> None:
     count = proof(1000, 20_000)
@@ -134,7 +134,7 @@ def test_pool_views_show_pools_until_they_leave(engine: Engine, clock: FakeClock
     assert engine.pool_views() == []
 
 
-def test_p20_times_are_rfc3339_in_utc(engine: Engine, clock: FakeClock) -> None:
+def test_times_are_rfc3339_in_utc(engine: Engine, clock: FakeClock) -> None:
     (made,) = engine.enqueue([command()])
     assert engine.job(made.id).created_at == "2026-01-01T00:00:00.000Z"
     assert rfc3339(1) == "1970-01-01T00:00:00.000Z"

@@ -30,7 +30,7 @@ def test_waiting_gives_up_at_its_time(engine: Engine, pool: HandPool) -> None:
     assert not engine.wait_for([two.id], 0, any_of=True)
 
 
-def test_p10_waiting_for_forty_thousand_jobs(engine: Engine, pool: HandPool) -> None:
+def test_waiting_for_forty_thousand_jobs(engine: Engine, pool: HandPool) -> None:
     ids = [made.id for made in engine.enqueue([command() for _ in range(40_000)])]
     engine.cancel(ids[:100])
     assert engine.wait_for(ids, 0.0, any_of=True)
@@ -53,7 +53,7 @@ def test_a_waiter_is_woken_when_the_job_ends_elsewhere(engine: Engine, connect: 
     assert answers == [True]
 
 
-def test_p73_an_idle_pool_is_woken_by_an_enqueue(engine: Engine, connect: Callable[[], Engine]) -> None:
+def test_an_idle_pool_is_woken_by_an_enqueue(engine: Engine, connect: Callable[[], Engine]) -> None:
     pool = HandPool(engine)
     engine.wait(pool.id, None, 0)  # from here on it has ears
     connect().enqueue([command()])
@@ -85,7 +85,7 @@ def test_wake_ends_another_thread_s_wait(engine: Engine, pool: HandPool) -> None
     thread.join()
 
 
-def test_x7_resume_rings_for_waiting_pools(engine: Engine, connect: Callable[[], Engine]) -> None:
+def test_resume_rings_for_waiting_pools(engine: Engine, connect: Callable[[], Engine]) -> None:
     other = connect()
     pool = HandPool(engine)
     other.enqueue([command()])

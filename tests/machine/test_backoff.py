@@ -22,22 +22,22 @@ def delay(attempt: int, base: float = 2.0, cap_s: float = 300.0) -> float:
 
 
 @given(attempts, bases, caps)
-def test_a14_a_delay_is_never_negative_never_above_its_cap_and_never_overflows(n: int, base: float, cap: float) -> None:
+def test_a_delay_is_never_negative_never_above_its_cap_and_never_overflows(n: int, base: float, cap: float) -> None:
     assert 0 <= delay(n, base, cap) <= cap
 
 
 @given(some.integers(1, 300), bases, caps)
-def test_a14_below_the_cap_a_delay_is_the_power(n: int, base: float, cap: float) -> None:
+def test_below_the_cap_a_delay_is_the_power(n: int, base: float, cap: float) -> None:
     exact = min(base**n, cap) if n * math.log10(base) < 300 else cap
     assert math.isclose(delay(n, base, cap), exact, rel_tol=1e-9, abs_tol=1e-9)
 
 
 @given(some.integers(1, 99_999), bases, caps)
-def test_a14_delays_never_fall(n: int, base: float, cap: float) -> None:
+def test_delays_never_fall(n: int, base: float, cap: float) -> None:
     assert delay(n, base, cap) <= delay(n + 1, base, cap) * (1 + 1e-9)
 
 
-def test_p35_the_first_delay_is_the_base_itself() -> None:
+def test_the_first_delay_is_the_base_itself() -> None:
     assert [delay(n) for n in range(1, 11)] == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
     assert [delay(n, base=1.0) for n in (1, 2, 50)] == [1, 1, 1]
     assert delay(5, cap_s=0.0) == 0
@@ -49,7 +49,7 @@ def test_jitter_stays_within_the_delay_and_above_zero(n: int, seed: int) -> None
     assert 0 < spread <= delay(n)
 
 
-def test_a15_jitter_spreads_a_storm_so_that_no_second_holds_more_than_a_twentieth(
+def test_jitter_spreads_a_storm_so_that_no_second_holds_more_than_a_twentieth(
     proof: Callable[[int, int], int],
 ) -> None:
     dice, count = Random(15), proof(10_000, 100_000)

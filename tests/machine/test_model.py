@@ -1,4 +1,4 @@
-"""A pure model and the real engine, driven by the same random verbs and compared after each step (A16)."""
+"""A pure model and the real engine, driven by the same random verbs and compared after each step."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ class QueueMachine(RuleBasedStateMachine):
             ), f"job {id}"
 
     @invariant()
-    def a16_nothing_is_lost_and_nothing_added(self) -> None:
+    def nothing_is_lost_and_nothing_added(self) -> None:
         assert sum(self.engine.status().counts.values()) + len(self.removed) == self.enqueued
         for id in list(self.removed)[:3]:
             with pytest.raises(NotFound):
@@ -275,7 +275,7 @@ def run(machine: type[QueueMachine], examples: int, steps: int) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=steps))
 
 
-def test_a16_the_model_and_postgresql_agree_after_every_random_verb(
+def test_the_model_and_postgresql_agree_after_every_random_verb(
     proof: Callable[[int, int], int], postgres_queue: Callable[[], str]
 ) -> None:
     """The same random stories as on SQLite: what agrees with the model on both agrees with each other."""
@@ -283,7 +283,7 @@ def test_a16_the_model_and_postgresql_agree_after_every_random_verb(
     run(machine, proof(15, 1000), proof(30, 50))
 
 
-def test_a16_the_model_and_the_engine_agree_after_every_random_verb(proof: Callable[[int, int], int]) -> None:
+def test_the_model_and_the_engine_agree_after_every_random_verb(proof: Callable[[int, int], int]) -> None:
     """Conservation: enqueued = live + completed + dead + cancelled + removed, after each step."""
     run(QueueMachine, proof(50, 5000), proof(25, 40))
 

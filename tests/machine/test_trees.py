@@ -335,7 +335,7 @@ def _ask(forest: Forest, job: Job, verb: str) -> None:
             forest.retry(job, all=verb == "all")
 
 
-def test_a42_trees_on_postgresql_and_their_model_agree_after_every_random_verb(
+def test_trees_on_postgresql_and_their_model_agree_after_every_random_verb(
     proof: Callable[[int, int], int], postgres_queue: Callable[[], str]
 ) -> None:
     run_state_machine_as_test(
@@ -344,7 +344,7 @@ def test_a42_trees_on_postgresql_and_their_model_agree_after_every_random_verb(
     )
 
 
-def test_a42_trees_and_their_model_agree_after_every_random_verb(proof: Callable[[int, int], int]) -> None:
+def test_trees_and_their_model_agree_after_every_random_verb(proof: Callable[[int, int], int]) -> None:
     run_state_machine_as_test(
         ForestMachine,
         settings=settings(max_examples=proof(60, 5000), stateful_step_count=proof(30, 50)),

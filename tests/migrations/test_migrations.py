@@ -71,14 +71,14 @@ def test_a_fresh_file_gets_every_step_and_works(path: str, engine_at: Callable[[
     assert engine.store.dialect.problems() == []  # type: ignore[attr-defined]
 
 
-def test_a93_migrating_twice_does_nothing_the_second_time(path: str, engine_at: Callable[[str], Engine]) -> None:
+def test_migrating_twice_does_nothing_the_second_time(path: str, engine_at: Callable[[str], Engine]) -> None:
     run_migrate(path)
     identity = engine_at(path).database_id
     assert run_migrate(path) == []
     assert engine_at(path).database_id == identity
 
 
-def test_a93_p90_of_several_processes_at_once_one_migrates(path: str, proof: Callable[[int, int], int]) -> None:
+def test_of_several_processes_at_once_one_migrates(path: str, proof: Callable[[int, int], int]) -> None:
     for n in range(proof(2, 20)):
         fresh = f"{path}.{n}"
         children = [Child(MIGRATE, fresh, "wait") for _ in range(3)]
@@ -98,7 +98,7 @@ def test_a93_p90_of_several_processes_at_once_one_migrates(path: str, proof: Cal
 @pytest.mark.parametrize(
     "point", ["store.after_begin", "migrate.before_script", "migrate.after_script", "store.before_commit"]
 )
-def test_a94_a_kill_at_any_step_is_repaired_by_the_next_run(
+def test_a_kill_at_any_step_is_repaired_by_the_next_run(
     path: str, engine_at: Callable[[str], Engine], point: str
 ) -> None:
     with Child(MIGRATE, path, failpoints={point: "kill"}) as child:
@@ -111,7 +111,7 @@ def test_a94_a_kill_at_any_step_is_repaired_by_the_next_run(
     assert check_queue(engine, acknowledged=[made.id]) == []
 
 
-def test_a94_an_error_inside_a_step_undoes_the_step(path: str, engine_at: Callable[[str], Engine]) -> None:
+def test_an_error_inside_a_step_undoes_the_step(path: str, engine_at: Callable[[str], Engine]) -> None:
     with Child(MIGRATE, path, failpoints={"migrate.after_script": "raise"}) as child:
         assert child.end()[0] != 0
     assert engine_at(path).status().schema == migrate.newest("sqlite")
@@ -126,7 +126,7 @@ def newer(path: str) -> None:
 
 
 @pytest.mark.parametrize("upgrade", [False, True])
-def test_a97_a_newer_schema_is_refused_and_the_file_untouched(path: str, upgrade: bool) -> None:
+def test_a_newer_schema_is_refused_and_the_file_untouched(path: str, upgrade: bool) -> None:
     newer(path)
     before = digest(path)
     with pytest.raises(SchemaError, match="upgrade covey") as refusal:
@@ -137,7 +137,7 @@ def test_a97_a_newer_schema_is_refused_and_the_file_untouched(path: str, upgrade
     assert digest(path) == before
 
 
-def test_a95_an_older_schema_is_refused_with_the_command_that_helps(path: str) -> None:
+def test_an_older_schema_is_refused_with_the_command_that_helps(path: str) -> None:
     found, wanted = 1, 2
     with pytest.raises(SchemaError, match="covey db migrate"):
         migrate.check(found, wanted, path)

@@ -131,7 +131,7 @@ def test_a_fresh_schema_gets_every_step_and_works(url: str, engine_at: Callable[
 
 
 @pytest.mark.parametrize("number", sorted(STEPS))
-def test_a93_a_dump_of_every_schema_number_is_loaded_migrated_and_works(
+def test_a_dump_of_every_schema_number_is_loaded_migrated_and_works(
     server: Server | Given,
     schema: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -176,7 +176,7 @@ def test_a93_a_dump_of_every_schema_number_is_loaded_migrated_and_works(
             db.execute(f"drop database {schema} with (force)".encode())
 
 
-def test_a93_migrating_twice_does_nothing_the_second_time(
+def test_migrating_twice_does_nothing_the_second_time(
     server: Server | Given, schema: str, url: str, next_release: Callable[[str], int]
 ) -> None:
     run_migrate(url)
@@ -188,7 +188,7 @@ def test_a93_migrating_twice_does_nothing_the_second_time(
 
 
 @pytest.mark.parametrize("fresh", [True, False], ids=["from nothing", "one step"])
-def test_a93_of_several_processes_at_once_one_migrates(url: str, fresh: bool) -> None:
+def test_of_several_processes_at_once_one_migrates(url: str, fresh: bool) -> None:
     if not fresh:
         run_migrate(url)
     second = "" if fresh else FITS
@@ -214,7 +214,7 @@ def test_a93_of_several_processes_at_once_one_migrates(url: str, fresh: bool) ->
 @pytest.mark.parametrize(
     "point", ["store.after_begin", "migrate.before_script", "migrate.after_script", "store.before_commit"]
 )
-def test_a94_a_kill_at_any_step_is_repaired_by_the_next_run(
+def test_a_kill_at_any_step_is_repaired_by_the_next_run(
     server: Server | Given, schema: str, url: str, next_release: Callable[[str], int], point: str, fresh: bool
 ) -> None:
     if not fresh:
@@ -235,7 +235,7 @@ def test_a94_a_kill_at_any_step_is_repaired_by_the_next_run(
     engine.close()
 
 
-def test_a94_an_error_inside_a_step_undoes_the_step(
+def test_an_error_inside_a_step_undoes_the_step(
     server: Server | Given, schema: str, url: str, next_release: Callable[[str], int]
 ) -> None:
     run_migrate(url)
@@ -249,7 +249,7 @@ def test_a94_an_error_inside_a_step_undoes_the_step(
 # ── A95: old and new beside each other ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_a95_new_code_on_an_old_schema_refuses_with_the_command_that_helps(
+def test_new_code_on_an_old_schema_refuses_with_the_command_that_helps(
     server: Server | Given, schema: str, url: str, next_release: Callable[[str], int]
 ) -> None:
     run_migrate(url)
@@ -267,7 +267,7 @@ def yard(tmp_path: Path, url: str) -> Iterator[Yard]:
         yield yard
 
 
-def test_a95_a_running_pool_of_the_old_release_works_on_where_its_statements_still_fit(
+def test_a_running_pool_of_the_old_release_works_on_where_its_statements_still_fit(
     yard: Yard, url: str, next_release: Callable[[str], int]
 ) -> None:
     pool = yard.pool(count=1).started()
@@ -280,7 +280,7 @@ def test_a95_a_running_pool_of_the_old_release_works_on_where_its_statements_sti
     assert pool.stop() == 0, pool.said()
 
 
-def test_a95_a_running_pool_whose_statements_do_not_fit_any_more_says_so_and_ends_with_all_it_ran(
+def test_a_running_pool_whose_statements_do_not_fit_any_more_says_so_and_ends_with_all_it_ran(
     yard: Yard, url: str, next_release: Callable[[str], int]
 ) -> None:
     pool = yard.pool(count=1).started()
@@ -296,7 +296,7 @@ def test_a95_a_running_pool_whose_statements_do_not_fit_any_more_says_so_and_end
     until(lambda: yard.leftovers() == [], 2, "nothing of it is left")
 
 
-def test_a95_a_pool_of_the_old_release_does_not_start_on_a_newer_schema(
+def test_a_pool_of_the_old_release_does_not_start_on_a_newer_schema(
     server: Server | Given, schema: str, yard: Yard
 ) -> None:
     with server.admin() as db:
@@ -347,7 +347,7 @@ LOCKS = {
 
 
 @pytest.mark.parametrize("who", LOCKS)
-def test_a96_a_step_behind_somebody_s_lock_gives_up_and_nobody_else_is_stalled(
+def test_a_step_behind_somebody_s_lock_gives_up_and_nobody_else_is_stalled(
     server: Server | Given,
     schema: str,
     url: str,
@@ -379,7 +379,7 @@ def test_a96_a_step_behind_somebody_s_lock_gives_up_and_nobody_else_is_stalled(
     assert producer.longest_s > migrate.WAIT_S / 2  # it was held up at all: else this proves nothing
 
 
-def test_a96_a_step_that_was_in_the_way_for_a_moment_is_done_at_the_next_try(
+def test_a_step_that_was_in_the_way_for_a_moment_is_done_at_the_next_try(
     server: Server | Given,
     schema: str,
     url: str,
@@ -410,9 +410,7 @@ def open_lock(url: str) -> int:
 # ── A97: newer ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a97_a_newer_schema_is_refused_and_the_database_untouched(
-    server: Server | Given, schema: str, url: str
-) -> None:
+def test_a_newer_schema_is_refused_and_the_database_untouched(server: Server | Given, schema: str, url: str) -> None:
     engine = open_engine(url)
     engine.enqueue([command()])
     engine.close()
@@ -428,7 +426,7 @@ def test_a97_a_newer_schema_is_refused_and_the_database_untouched(
     assert contents(server, schema) == before
 
 
-def test_a97_a_schema_that_became_newer_while_a_step_waited_is_not_touched(
+def test_a_schema_that_became_newer_while_a_step_waited_is_not_touched(
     server: Server | Given, schema: str, url: str, next_release: Callable[[str], int]
 ) -> None:
     """Between our look and our lock another release has gone two steps further."""

@@ -73,7 +73,7 @@ BUGS = [
         "os.O_NONBLOCK | os.O_ASYNC",
         "os.O_NONBLOCK",
         "processes/test_lost.py",
-        "a70_nothing_survives",
+        "nothing_survives",
     ),
     Planted(
         "marks are looked for, but nothing below them",
@@ -114,7 +114,7 @@ BUGS = [
         "            family.end_all(grace_s=0)",
         "            pass",
         "processes/test_lost.py",
-        "a70_workers_that_cannot_notice",
+        "workers_that_cannot_notice",
     ),
     Planted(
         "a worker keeps the zygote's socket open",
@@ -170,7 +170,7 @@ BUGS = [
         "err_reader, err_writer = os.pipe2(os.O_CLOEXEC)",
         "err_reader, err_writer = os.pipe2(0)",
         "processes/test_commands.py",
-        "a71_a_command",
+        "a_command",
     ),
     Planted(
         "a command is started with TERM blocked",
@@ -186,7 +186,7 @@ BUGS = [
         "        family.die_with(setting.lifeline)",
         "        pass",
         "processes/test_lost.py",
-        "a70_nothing_survives",
+        "nothing_survives",
     ),
     Planted(
         "an async worker hears of its pool's end in its loop alone",
@@ -194,7 +194,7 @@ BUGS = [
         'threading.Thread(target=self._end_with_pool, name="covey-lifeline", daemon=True).start()',
         "loop.add_reader(self._station.reports, self._end_with_pool)",
         "processes/test_lost.py",
-        "a70_nothing_survives",
+        "nothing_survives",
     ),
 ]
 

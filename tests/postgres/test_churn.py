@@ -1,4 +1,4 @@
-"""A38: claims stay quick while somebody's long transaction keeps the server from forgetting what is dead."""
+"""Claims stay quick while somebody's long transaction keeps the server from forgetting what is dead."""
 
 from __future__ import annotations
 
@@ -51,9 +51,7 @@ def long_transaction(server: Server | Given) -> Iterator[None]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("queues", [1, 3])
-def test_a38_a_held_snapshot_and_much_churn_leave_claims_quick(
-    engine: Engine, server: Server | Given, queues: int
-) -> None:
+def test_a_held_snapshot_and_much_churn_leave_claims_quick(engine: Engine, server: Server | Given, queues: int) -> None:
     pool = HandPool(engine)
     churn(engine, pool, 2000, queues)
     quiet = p95(churn(engine, pool, 5000, queues))
@@ -71,7 +69,7 @@ def passed(engine: Engine) -> int:
 
 
 @pytest.mark.parametrize("queues", [1, 3])
-def test_a38_with_a_held_snapshot_claims_do_not_pass_what_is_dead(
+def test_with_a_held_snapshot_claims_do_not_pass_what_is_dead(
     engine: Engine, server: Server | Given, queues: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same, counted instead of timed. What is slow and what is long is scaled down and lasts for the whole test."""

@@ -30,7 +30,7 @@ def lines(engine: Engine) -> Counter[str]:
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a31_an_enqueue_without_a_key_is_in_the_queue_exactly_once(
+def test_an_enqueue_without_a_key_is_in_the_queue_exactly_once(
     engine: Engine, proxy: Proxy, opened: Callable[..., Engine], how: How, proof: Callable[[int, int], int]
 ) -> None:
     client, acknowledged = opened(proxy.url), []
@@ -44,7 +44,7 @@ def test_a31_an_enqueue_without_a_key_is_in_the_queue_exactly_once(
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a31_a_bulk_by_copy_is_in_the_queue_exactly_once(
+def test_a_bulk_by_copy_is_in_the_queue_exactly_once(
     engine: Engine, proxy: Proxy, opened: Callable[..., Engine], how: How
 ) -> None:
     client = opened(proxy.url)
@@ -80,7 +80,7 @@ class Persistent:
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a31_claims_and_reports_end_every_job_once_and_strand_none(
+def test_claims_and_reports_end_every_job_once_and_strand_none(
     engine: Engine, proxy: Proxy, opened: Callable[..., Engine], how: How, proof: Callable[[int, int], int]
 ) -> None:
     cuts = proof(20, 100)
@@ -100,7 +100,7 @@ def test_a31_claims_and_reports_end_every_job_once_and_strand_none(
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a31_spawns_of_a_report_are_there_once(
+def test_spawns_of_a_report_are_there_once(
     engine: Engine, proxy: Proxy, opened: Callable[..., Engine], how: How, proof: Callable[[int, int], int]
 ) -> None:
     trees = proof(10, 50)
@@ -118,7 +118,7 @@ def test_a31_spawns_of_a_report_are_there_once(
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a31_cancel_retry_edit_are_done_once_and_say_what_they_did(
+def test_cancel_retry_edit_are_done_once_and_say_what_they_did(
     engine: Engine, proxy: Proxy, opened: Callable[..., Engine], how: How, proof: Callable[[int, int], int]
 ) -> None:
     client = opened(proxy.url)
@@ -140,7 +140,7 @@ def test_a31_cancel_retry_edit_are_done_once_and_say_what_they_did(
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a31_copies_and_queue_rules_are_made_once(
+def test_copies_and_queue_rules_are_made_once(
     engine: Engine, proxy: Proxy, opened: Callable[..., Engine], how: How
 ) -> None:
     client = opened(proxy.url)
@@ -157,7 +157,7 @@ def test_a31_copies_and_queue_rules_are_made_once(
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a31_a_pool_registers_once_and_leaves_once(
+def test_a_pool_registers_once_and_leaves_once(
     engine: Engine, proxy: Proxy, opened: Callable[..., Engine], how: How, proof: Callable[[int, int], int]
 ) -> None:
     client = opened(proxy.url)
@@ -171,7 +171,7 @@ def test_a31_a_pool_registers_once_and_leaves_once(
         assert engine.pools() == []
 
 
-def test_a31_a_commit_that_arrives_after_the_question_fails_and_the_verb_is_done_once(
+def test_a_commit_that_arrives_after_the_question_fails_and_the_verb_is_done_once(
     engine: Engine, proxy: Proxy, opened: Callable[..., Engine], proof: Callable[[int, int], int]
 ) -> None:
     """The proxy holds COMMIT back until the client has asked, has heard no, and has done it again."""
@@ -190,7 +190,7 @@ def test_a31_a_commit_that_arrives_after_the_question_fails_and_the_verb_is_done
     assert check_queue(engine) == []
 
 
-def test_a31_a_question_waits_for_a_commit_that_is_under_way(
+def test_a_question_waits_for_a_commit_that_is_under_way(
     engine: Engine, proxy: Proxy, opened: Callable[..., Engine]
 ) -> None:
     """The server has the COMMIT and cannot finish it yet: the question must not be answered before."""
@@ -225,7 +225,7 @@ def test_a31_a_question_waits_for_a_commit_that_is_under_way(
     assert engine.job(made.id).fence == 1
 
 
-def test_a31_a_server_that_stays_away_after_commit_is_unknown_and_said_so(
+def test_a_server_that_stays_away_after_commit_is_unknown_and_said_so(
     proxy: Proxy, opened: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "RESOLVE_S", 0.5)
@@ -237,7 +237,7 @@ def test_a31_a_server_that_stays_away_after_commit_is_unknown_and_said_so(
         client.enqueue([command()])
 
 
-def test_a31_cuts_anywhere_in_a_transaction_change_nothing(
+def test_cuts_anywhere_in_a_transaction_change_nothing(
     engine: Engine, proxy: Proxy, opened: Callable[..., Engine], proof: Callable[[int, int], int]
 ) -> None:
     """Not only at COMMIT: any message, before or after it reached the server."""

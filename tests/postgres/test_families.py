@@ -26,7 +26,7 @@ Proof = Callable[[int, int], int]
 # ── lanes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a22_no_job_slips_into_a_queue_that_becomes_serial_without_its_lane(
+def test_no_job_slips_into_a_queue_that_becomes_serial_without_its_lane(
     engine: Engine, opened: Open, proof: Proof
 ) -> None:
     clients = [opened() for _ in range(4)]
@@ -44,7 +44,7 @@ def test_a22_no_job_slips_into_a_queue_that_becomes_serial_without_its_lane(
     assert engine.store.raw(count) == [(proof(20, 200) * 16,) * 2]
 
 
-def test_a22_a_serial_queue_runs_one_at_a_time_for_many_pools(engine: Engine, opened: Open, proof: Proof) -> None:
+def test_a_serial_queue_runs_one_at_a_time_for_many_pools(engine: Engine, opened: Open, proof: Proof) -> None:
     engine.set_queue("line", serial=True)
     ids = [made.id for made in engine.enqueue([command(queue="line") for _ in range(proof(40, 400))])]
     order: list[int] = []
@@ -80,7 +80,7 @@ def family(engine: Engine, pool: HandPool, **fields: Any) -> int:
 
 
 @pytest.mark.parametrize("joins", [False, True])
-def test_a22_the_last_two_children_end_at_the_same_moment_on_two_engines(
+def test_the_last_two_children_end_at_the_same_moment_on_two_engines(
     engine: Engine, two: tuple[HandPool, HandPool], proof: Proof, joins: bool
 ) -> None:
     """Each would be the last: one of them is, and the parent moves on once."""
@@ -98,7 +98,7 @@ def test_a22_the_last_two_children_end_at_the_same_moment_on_two_engines(
     assert not [event for event in engine.events(limit=1000) if event.kind == "healed"]
 
 
-def test_a22_a_child_that_ends_while_its_root_is_cancelled(
+def test_a_child_that_ends_while_its_root_is_cancelled(
     engine: Engine, opened: Open, two: tuple[HandPool, HandPool], proof: Proof
 ) -> None:
     source, person = HandPool(engine, name="source", queues=("root",)), opened()
@@ -122,7 +122,7 @@ def test_a22_a_child_that_ends_while_its_root_is_cancelled(
     assert len(ways) > 1, ways  # neither always wins
 
 
-def test_a22_a_child_that_spawns_while_its_root_is_cancelled_leaves_nobody_behind(
+def test_a_child_that_spawns_while_its_root_is_cancelled_leaves_nobody_behind(
     engine: Engine, opened: Open, proof: Proof
 ) -> None:
     """The cancel goes down the tree while a branch is being added to it."""
@@ -146,7 +146,7 @@ def test_a22_a_child_that_spawns_while_its_root_is_cancelled_leaves_nobody_behin
     assert len(ways) > 1, ways  # with and without leaves: neither always wins
 
 
-def test_a22_two_parents_of_one_uncle_end_at_the_same_moment(engine: Engine, opened: Open, proof: Proof) -> None:
+def test_two_parents_of_one_uncle_end_at_the_same_moment(engine: Engine, opened: Open, proof: Proof) -> None:
     """The uncle waits for two roots, in two trees: it is opened once, by whoever comes last."""
     source = HandPool(engine, name="source", queues=("root",))
     pools = [HandPool(opened(), name=name, queues=(name,)) for name in ("left", "right")]
@@ -169,7 +169,7 @@ def test_a22_two_parents_of_one_uncle_end_at_the_same_moment(engine: Engine, ope
 # ── duties ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a22_pruning_meets_reports_and_cancels(engine: Engine, opened: Open, proof: Proof) -> None:
+def test_pruning_meets_reports_and_cancels(engine: Engine, opened: Open, proof: Proof) -> None:
     """What is being removed and what is being changed at the same moment: neither comes back, nobody fails."""
     deadline = time.monotonic() + proof(2, 15)
     cleaner, person, producer = opened(), opened(), opened()

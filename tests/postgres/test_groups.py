@@ -84,7 +84,7 @@ class Fleet:
         return not any(self.mine.values())
 
 
-def test_a22_groups_single_turns_and_cancels_that_meet_in_trees_never_deadlock(
+def test_groups_single_turns_and_cancels_that_meet_in_trees_never_deadlock(
     engine: Engine, opened: Open, proof: Proof
 ) -> None:
     engine.set_queue("narrow", concurrency=5)
@@ -115,7 +115,7 @@ def test_a22_groups_single_turns_and_cancels_that_meet_in_trees_never_deadlock(
     assert deadlocks(engine) == before
 
 
-def test_a22_two_groups_in_opposite_orders_end_the_same_trees(engine: Engine, opened: Open, proof: Proof) -> None:
+def test_two_groups_in_opposite_orders_end_the_same_trees(engine: Engine, opened: Open, proof: Proof) -> None:
     """Each group has one child of every tree: they lock the trees in one order, whatever the order of their turns."""
     trees, before = 4, deadlocks(engine)
     source = HandPool(engine, name="source", queues=("root",))
@@ -136,7 +136,7 @@ def test_a22_two_groups_in_opposite_orders_end_the_same_trees(engine: Engine, op
     assert deadlocks(engine) == before
 
 
-def test_a22_a_group_and_a_cancel_of_jobs_without_family_do_not_wait_for_each_other_in_a_circle(
+def test_a_group_and_a_cancel_of_jobs_without_family_do_not_wait_for_each_other_in_a_circle(
     engine: Engine, opened: Open, proof: Proof
 ) -> None:
     """The first turn claims what is being cancelled together with what the second one reports."""
@@ -164,7 +164,7 @@ def test_a22_a_group_and_a_cancel_of_jobs_without_family_do_not_wait_for_each_ot
 
 
 @pytest.mark.parametrize("how", ["before", "after"])
-def test_a31_an_unknown_commit_is_every_turns_answer_and_strands_nothing(
+def test_an_unknown_commit_is_every_turns_answer_and_strands_nothing(
     engine: Engine, opened: Open, proxy: Proxy, how: How, proof: Proof
 ) -> None:
     client = opened(proxy.url)

@@ -1,4 +1,4 @@
-"""What a server's owner sees of us: no session state (A35), nothing left behind (A36), no long transactions (A37)."""
+"""What a server's owner sees of us: no session state, nothing left behind, no long transactions."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ def everything(engine: Engine, producer: Engine, count: int) -> None:
 # ── A35 ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a35_another_session_for_every_transaction(pooling: Pooling, opened: Open, engine: Engine) -> None:
+def test_another_session_for_every_transaction(pooling: Pooling, opened: Open, engine: Engine) -> None:
     listens = "&listen=off"
     everything(opened(pooling.url + listens), opened(pooling.url + listens), 20)
     assert pooling.swaps > 100
     assert check_queue(engine) == []
 
 
-def test_a35_the_pooler_itself_notices_session_state(pooling: Pooling) -> None:
+def test_the_pooler_itself_notices_session_state(pooling: Pooling) -> None:
     """The test of the test: what a session remembers is not there in the next transaction."""
     with psycopg.connect(pooling.url.partition("&schema")[0], autocommit=True, sslmode="disable") as db:
         db.prepare_threshold = None
@@ -102,7 +102,7 @@ def test_a35_the_pooler_itself_notices_session_state(pooling: Pooling) -> None:
             db.execute("execute mine")
 
 
-def test_a35_writers_at_the_same_time_through_few_sessions(pooling: Pooling, opened: Open, engine: Engine) -> None:
+def test_writers_at_the_same_time_through_few_sessions(pooling: Pooling, opened: Open, engine: Engine) -> None:
     """More clients than sessions: nobody keeps one longer than a transaction."""
     clients = [opened(f"{pooling.url}&listen=off") for _ in range(6)]
     problems: list[BaseException] = []
@@ -126,7 +126,7 @@ def test_a35_writers_at_the_same_time_through_few_sessions(pooling: Pooling, ope
     assert check_queue(engine) == []
 
 
-def test_a35_a_pool_of_real_workers_behind_a_pooler(pooling: Pooling, url: str, tmp_path: Path) -> None:
+def test_a_pool_of_real_workers_behind_a_pooler(pooling: Pooling, url: str, tmp_path: Path) -> None:
     with Field(tmp_path, f"{pooling.url}&listen=off") as field:
         field.pool(count=2).started()
         ids = field.calls("branch", [(10 * n, 3) for n in range(10)])
@@ -137,9 +137,7 @@ def test_a35_a_pool_of_real_workers_behind_a_pooler(pooling: Pooling, url: str, 
 # ── A36 ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a36_nothing_is_left_behind_on_the_server(
-    pooling: Pooling, opened: Open, admin: psycopg.Connection[Any]
-) -> None:
+def test_nothing_is_left_behind_on_the_server(pooling: Pooling, opened: Open, admin: psycopg.Connection[Any]) -> None:
     """After a mixed run, with sessions still open: no locks, no open transaction, nothing prepared or set."""
     direct = opened()
     through = opened(f"{pooling.url}&listen=off")
@@ -154,14 +152,14 @@ def test_a36_nothing_is_left_behind_on_the_server(
         assert query(changed, {}) == []
 
 
-def test_a36_what_is_left_behind_is_seen(admin: psycopg.Connection[Any], server: Server) -> None:
+def test_what_is_left_behind_is_seen(admin: psycopg.Connection[Any], server: Server) -> None:
     """The test of the test."""
     with psycopg.connect(server.admin_url, application_name="covey") as db:
         db.execute("select pg_advisory_lock(1)")
         assert {what for what, _ in left_behind(admin)} == {"advisory lock", "idle in transaction"}
 
 
-def test_a36_failed_verbs_leave_nothing_either(engine: Engine, admin: psycopg.Connection[Any]) -> None:
+def test_failed_verbs_leave_nothing_either(engine: Engine, admin: psycopg.Connection[Any]) -> None:
     (made,) = engine.enqueue([command(key="k")])
     for wrong in (
         lambda: engine.enqueue([command(), command(key="k")]),
@@ -176,7 +174,7 @@ def test_a36_failed_verbs_leave_nothing_either(engine: Engine, admin: psycopg.Co
     assert engine.job(made.id).state == "pending"
 
 
-def test_a36_receipts_do_not_pile_up(engine: Engine, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_receipts_do_not_pile_up(engine: Engine, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """They go with the prune duty, once nobody can ask for them any more."""
     from covey.store.postgres import database as postgres
 
@@ -191,7 +189,7 @@ def test_a36_receipts_do_not_pile_up(engine: Engine, opened: Open, monkeypatch: 
     assert engine.store.raw(count)[0][0] == 0
 
 
-def test_a36_maintenance_runs(engine: Engine) -> None:
+def test_maintenance_runs(engine: Engine) -> None:
     engine.enqueue([command() for _ in range(100)])
     assert engine.store.dialect.problems() == []  # type: ignore[attr-defined]
     engine.store.dialect.vacuum()  # type: ignore[attr-defined]
@@ -216,7 +214,7 @@ def left_behind(admin: psycopg.Connection[Any]) -> list[tuple[str, int]]:
 # ── A37 ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a37_no_transaction_is_open_while_a_job_runs(
+def test_no_transaction_is_open_while_a_job_runs(
     url: str, tmp_path: Path, admin: psycopg.Connection[Any], proof: Callable[[int, int], int]
 ) -> None:
     with Field(tmp_path, url, heartbeat_seconds=0.5) as field:

@@ -71,7 +71,7 @@ def backend(ears: Ears) -> int:
 # ── killed ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a32_after_its_session_was_killed_a_listener_hears_again(
+def test_after_its_session_was_killed_a_listener_hears_again(
     engine: Engine, ears: Ears, admin: psycopg.Connection[Any], proof: Callable[[int, int], int]
 ) -> None:
     ear = ears.listen("pool")
@@ -88,7 +88,7 @@ def test_a32_after_its_session_was_killed_a_listener_hears_again(
         assert ear.wait(1), "the enqueue is heard"
 
 
-def test_a32_a_pool_that_waits_is_woken_again(engine: Engine, opened: Open, admin: psycopg.Connection[Any]) -> None:
+def test_a_pool_that_waits_is_woken_again(engine: Engine, opened: Open, admin: psycopg.Connection[Any]) -> None:
     sleeper = opened()
     pool = HandPool(sleeper)
     sleeper.wait(pool.id, None, 0.0)
@@ -105,7 +105,7 @@ def test_a32_a_pool_that_waits_is_woken_again(engine: Engine, opened: Open, admi
     assert rung == [True]
 
 
-def test_a32_a_listener_outlives_a_server_that_is_away(url: str, proxy: Proxy, engine: Engine) -> None:
+def test_a_listener_outlives_a_server_that_is_away(url: str, proxy: Proxy, engine: Engine) -> None:
     ears = Ears(Target.of(proxy.url))
     try:
         ear = ears.listen("pool")
@@ -126,9 +126,7 @@ def test_a32_a_listener_outlives_a_server_that_is_away(url: str, proxy: Proxy, e
 # ── in between ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a33_a_job_enqueued_between_loss_and_listen_wakes_who_listens_again(
-    url: str, proxy: Proxy, engine: Engine
-) -> None:
+def test_a_job_enqueued_between_loss_and_listen_wakes_who_listens_again(url: str, proxy: Proxy, engine: Engine) -> None:
     """Nobody listens when it is said: the ear is woken once somebody does, and then looks."""
     ears = Ears(Target.of(proxy.url))
     try:
@@ -147,7 +145,7 @@ def test_a33_a_job_enqueued_between_loss_and_listen_wakes_who_listens_again(
         ears.close()
 
 
-def test_a33_what_is_said_while_listen_is_under_way_is_not_missed(url: str, proxy: Proxy, engine: Engine) -> None:
+def test_what_is_said_while_listen_is_under_way_is_not_missed(url: str, proxy: Proxy, engine: Engine) -> None:
     """LISTEN reaches the server only after the job is there: the wake-up that follows it finds the job."""
     pool = HandPool(engine)
     proxy.break_next("hold", lambda message: b"listen" in message)
@@ -162,7 +160,7 @@ def test_a33_what_is_said_while_listen_is_under_way_is_not_missed(url: str, prox
         ears.close()
 
 
-def test_a33_a_pool_that_looks_after_each_wake_up_claims_everything_while_sessions_are_killed(
+def test_a_pool_that_looks_after_each_wake_up_claims_everything_while_sessions_are_killed(
     engine: Engine, opened: Open, admin: psycopg.Connection[Any], proof: Callable[[int, int], int]
 ) -> None:
     sleeper = opened()
@@ -189,7 +187,7 @@ def test_a33_a_pool_that_looks_after_each_wake_up_claims_everything_while_sessio
     assert claimed == made
 
 
-def test_a33_polling_alone_works(url: str, engine: Engine, opened: Open, admin: psycopg.Connection[Any]) -> None:
+def test_polling_alone_works(url: str, engine: Engine, opened: Open, admin: psycopg.Connection[Any]) -> None:
     """listen=off: no session listens, and both who works and who waits for an end find out."""
     deaf = opened(f"{url}&listen=off")
     pool = HandPool(deaf)
@@ -206,7 +204,7 @@ def test_a33_polling_alone_works(url: str, engine: Engine, opened: Open, admin: 
     assert not admin.execute("select pid from pg_stat_activity where query ilike 'listen%%'").fetchall()
 
 
-def test_a33_listening_elsewhere_than_working(url: str, proxy: Proxy, opened: Open, engine: Engine) -> None:
+def test_listening_elsewhere_than_working(url: str, proxy: Proxy, opened: Open, engine: Engine) -> None:
     """Behind a pooler: work goes through it, LISTEN goes to the server itself."""
     sleeper = opened(f"{proxy.url}&listen_url={quote(url.partition('&schema')[0])}")
     pool = HandPool(sleeper)

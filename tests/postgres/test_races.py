@@ -33,7 +33,7 @@ Proof = Callable[[int, int], int]
 # ── claims ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a5_many_processes_claim_each_job_exactly_once(engine: Engine, url: str, proof: Proof) -> None:
+def test_many_processes_claim_each_job_exactly_once(engine: Engine, url: str, proof: Proof) -> None:
     ids = [made.id for made in engine.enqueue([command() for _ in range(proof(1500, 10_000))])]
     workers = [Child(programs.WORKER, url, 7) for _ in range(proof(6, 16))]
     try:
@@ -52,7 +52,7 @@ def test_a5_many_processes_claim_each_job_exactly_once(engine: Engine, url: str,
     assert {job.attempts for job in every_job(engine)} == {1}
 
 
-def test_a5_what_comes_to_the_front_between_two_looks_at_a_lane_makes_no_job_be_claimed_twice(
+def test_what_comes_to_the_front_between_two_looks_at_a_lane_makes_no_job_be_claimed_twice(
     engine: Engine, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rows move on by one, so the second look begins with a job that the first has given."""
@@ -70,7 +70,7 @@ def test_a5_what_comes_to_the_front_between_two_looks_at_a_lane_makes_no_job_be_
     assert Counter(claim.id for claim in claims) == Counter(ids[:29] + came)
 
 
-def test_a5_claims_pass_over_what_another_transaction_is_about_to_claim(engine: Engine, opened: Open) -> None:
+def test_claims_pass_over_what_another_transaction_is_about_to_claim(engine: Engine, opened: Open) -> None:
     ids = [made.id for made in engine.enqueue([command() for _ in range(6)])]
     first, second = HandPool(opened(), name="first"), HandPool(opened(), name="second")
     store = first.source.store  # type: ignore[attr-defined]
@@ -93,7 +93,7 @@ def beat_of(engine: Engine, pool: HandPool) -> int:
     return next(each.beat for each in engine.pools() if each.id == pool.id)
 
 
-def test_a8_what_succeeded_after_the_reaper_looked_stays_succeeded(engine: Engine, opened: Open, proof: Proof) -> None:
+def test_what_succeeded_after_the_reaper_looked_stays_succeeded(engine: Engine, opened: Open, proof: Proof) -> None:
     """The reaper has looked; then, in every order, the pool completes or is reaped."""
     reaper, dice = opened(), Random(8)
     for _ in range(proof(50, 1000)):
@@ -118,7 +118,7 @@ def test_a8_what_succeeded_after_the_reaper_looked_stays_succeeded(engine: Engin
         engine.leave(other.id)
 
 
-def test_a8_reaper_and_report_at_the_same_moment_end_one_way(engine: Engine, opened: Open, proof: Proof) -> None:
+def test_reaper_and_report_at_the_same_moment_end_one_way(engine: Engine, opened: Open, proof: Proof) -> None:
     reaper, ways = opened(), Counter[str]()
     for _ in range(proof(50, 1000)):
         pool, claim, id = a_claim(engine)
@@ -135,7 +135,7 @@ def test_a8_reaper_and_report_at_the_same_moment_end_one_way(engine: Engine, ope
     assert not engine.jobs(Filter(states=("processing", "pending"))).jobs
 
 
-def test_a8_a_report_that_comes_between_the_reapers_look_and_its_write_wins_or_waits(
+def test_a_report_that_comes_between_the_reapers_look_and_its_write_wins_or_waits(
     engine: Engine, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Constructed: the reaper has read the pool's beat inside its transaction, then the report arrives."""
@@ -160,7 +160,7 @@ def test_a8_a_report_that_comes_between_the_reapers_look_and_its_write_wins_or_w
 
 
 @pytest.mark.parametrize("outcome", ["success", "failure"])
-def test_a22_a_cancel_and_a_report_at_the_same_moment_both_tell_the_truth(
+def test_a_cancel_and_a_report_at_the_same_moment_both_tell_the_truth(
     engine: Engine, opened: Open, proof: Proof, outcome: Outcome
 ) -> None:
     pool, person = HandPool(opened()), opened()
@@ -191,7 +191,7 @@ def test_a22_a_cancel_and_a_report_at_the_same_moment_both_tell_the_truth(
 # ── keys and bulks ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a20_of_many_enqueues_with_the_same_key_one_is_made_and_the_others_name_it(
+def test_of_many_enqueues_with_the_same_key_one_is_made_and_the_others_name_it(
     engine: Engine, opened: Open, proof: Proof
 ) -> None:
     clients = [opened() for _ in range(proof(30, 100))]
@@ -205,7 +205,7 @@ def test_a20_of_many_enqueues_with_the_same_key_one_is_made_and_the_others_name_
     assert len(engine.jobs(Filter(limit=100)).jobs) == 3
 
 
-def test_a20_with_return_all_get_the_same_id_also_after_it_ended(engine: Engine, opened: Open, proof: Proof) -> None:
+def test_with_return_all_get_the_same_id_also_after_it_ended(engine: Engine, opened: Open, proof: Proof) -> None:
     clients = [opened() for _ in range(proof(30, 100))]
 
     def ask() -> set[int]:
@@ -222,7 +222,7 @@ def test_a20_with_return_all_get_the_same_id_also_after_it_ended(engine: Engine,
     assert len(engine.jobs(Filter(limit=100)).jobs) == 1
 
 
-def test_a20_a_unique_key_is_free_again_once_its_job_runs(engine: Engine, opened: Open) -> None:
+def test_a_unique_key_is_free_again_once_its_job_runs(engine: Engine, opened: Open) -> None:
     clients = [opened() for _ in range(8)]
     spec = command(unique_key="one", if_exists="return")
     pool = HandPool(engine)
@@ -233,7 +233,7 @@ def test_a20_a_unique_key_is_free_again_once_its_job_runs(engine: Engine, opened
 
 
 @pytest.mark.parametrize("bad", [0, 5_000, 9_999])
-def test_a21_a_bulk_of_ten_thousand_with_one_bad_one_inserts_nothing(engine: Engine, bad: int) -> None:
+def test_a_bulk_of_ten_thousand_with_one_bad_one_inserts_nothing(engine: Engine, bad: int) -> None:
     (taken,) = engine.enqueue([command(key="taken")])
     specs = [command() for _ in range(10_000)]
     for spoiled, error in ((command(key="taken"), Duplicate), (command(priority=1 << 70), InvalidInput)):
@@ -242,7 +242,7 @@ def test_a21_a_bulk_of_ten_thousand_with_one_bad_one_inserts_nothing(engine: Eng
         assert [job.id for job in engine.jobs(Filter(limit=10)).jobs] == [taken.id]
 
 
-def test_a21_a_bulk_that_meets_a_key_at_the_last_moment_inserts_nothing(engine: Engine, opened: Open) -> None:
+def test_a_bulk_that_meets_a_key_at_the_last_moment_inserts_nothing(engine: Engine, opened: Open) -> None:
     """The key is taken by a transaction that commits after our look: the server finds it."""
     other, bulk = opened(), [*(command() for _ in range(100)), command(key="late")]
     with other.store.transaction():
@@ -267,9 +267,7 @@ def test_a21_a_bulk_that_meets_a_key_at_the_last_moment_inserts_nothing(engine: 
 # ── opposite orders ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a22_bulk_changes_in_opposite_orders_never_surface_a_deadlock(
-    engine: Engine, opened: Open, proof: Proof
-) -> None:
+def test_bulk_changes_in_opposite_orders_never_surface_a_deadlock(engine: Engine, opened: Open, proof: Proof) -> None:
     ids = [made.id for made in engine.enqueue([command(f"echo {n}", max_attempts=1000) for n in range(60)])]
     roots = [made.id for made in engine.enqueue([command("root", max_attempts=1000) for _ in range(10)])]
     deadline = time.monotonic() + proof(3, 30)

@@ -63,7 +63,7 @@ def pause(seconds: float) -> None:
     time.sleep(seconds)  # how long the weather lasts, not a wait for something
 
 
-def test_a31_every_session_is_killed_five_times_a_second(victim: Server, field: Field, url: str, proof: Proof) -> None:
+def test_every_session_is_killed_five_times_a_second(victim: Server, field: Field, url: str, proof: Proof) -> None:
     seconds = proof(4, 30)
     producer, killed = Producer(url, proof(400, 5000), seconds * 0.9, batch=proof(1, 10)), 0
     roots = field.calls("branch", [(-10 * n, 3) for n in range(1, proof(40, 400))])
@@ -80,7 +80,7 @@ def test_a31_every_session_is_killed_five_times_a_second(victim: Server, field: 
     assert trees == Counter(-10 * n + leaf for n in range(1, len(roots) + 1) for leaf in range(4))
 
 
-def test_a31_the_server_crashes_and_comes_back(victim: Server, field: Field, url: str, proof: Proof) -> None:
+def test_the_server_crashes_and_comes_back(victim: Server, field: Field, url: str, proof: Proof) -> None:
     times = proof(2, 10)
     producer = Producer(url, 150 * times, 3 * times)
     with weather(field):
@@ -92,7 +92,7 @@ def test_a31_the_server_crashes_and_comes_back(victim: Server, field: Field, url
         settled(field, producer, 90)
 
 
-def test_a34_a_read_only_server_is_waited_for(victim: Server, field: Field, url: str, proof: Proof) -> None:
+def test_a_read_only_server_is_waited_for(victim: Server, field: Field, url: str, proof: Proof) -> None:
     producer = Producer(url, proof(200, 2000), proof(4, 25))
     until(lambda: len(producer.ids) > 10, 15, "the queue is in use")
     with weather(field):
@@ -102,7 +102,7 @@ def test_a34_a_read_only_server_is_waited_for(victim: Server, field: Field, url:
     assert producer.refused  # whoever enqueued was told
 
 
-def test_a34_a_server_without_a_place_left_is_waited_for(victim: Server, field: Field, url: str, proof: Proof) -> None:
+def test_a_server_without_a_place_left_is_waited_for(victim: Server, field: Field, url: str, proof: Proof) -> None:
     producer = Producer(url, proof(200, 2000), proof(4, 25))
     until(lambda: len(producer.ids) > 10, 15, "the queue is in use")
     with weather(field):

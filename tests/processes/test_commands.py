@@ -13,7 +13,7 @@ from covey.testing import until
 from tests.kit.running import RunningPool, Watch, Yard
 
 SERVED = (
-    "test_a65_one_endless_line_is_kept_from_both_ends",
+    "test_one_endless_line_is_kept_from_both_ends",
     "test_a_line_for_the_shell_runs_and_completes",
 )
 
@@ -51,7 +51,7 @@ def test_a_command_without_a_directory_runs_where_the_pool_was_started(busy: Yar
 
 
 @pytest.mark.same_disk
-def test_a71_a_command_has_no_input_no_descriptors_no_secrets_and_its_own_session(
+def test_a_command_has_no_input_no_descriptors_no_secrets_and_its_own_session(
     busy: Yard, the_pool: RunningPool
 ) -> None:
     told = output_of(busy, "readlink /proc/self/fd/0; ls /proc/$$/fd; ps -o sid= -p $$; echo $$; env", key="a71")
@@ -78,7 +78,7 @@ def test_a71_a_command_has_no_input_no_descriptors_no_secrets_and_its_own_sessio
     assert busy.db not in told.replace(ours["COVEY_SPAWN"], "")  # beside the queue, but no way into it
 
 
-def test_a71_descriptors_that_the_pool_inherited_do_not_reach_the_command(yard: Yard) -> None:
+def test_descriptors_that_the_pool_inherited_do_not_reach_the_command(yard: Yard) -> None:
     secret = os.open(yard.home / "secret", os.O_CREAT | os.O_RDWR)
     os.set_inheritable(secret, True)
     try:
@@ -88,14 +88,14 @@ def test_a71_descriptors_that_the_pool_inherited_do_not_reach_the_command(yard: 
         os.close(secret)
 
 
-def test_a71_no_signal_is_blocked_or_ignored_in_a_command(busy: Yard) -> None:
+def test_no_signal_is_blocked_or_ignored_in_a_command(busy: Yard) -> None:
     """A shell would unblock them for itself; a program that does not could not be stopped but by KILL."""
     told = output_of(busy, ["grep", "-E", "^Sig(Blk|Ign):", "/proc/self/status"])
     below_32 = 0x7FFFFFFF  # the C library keeps two of the others for itself
     assert [int(line.split()[1], 16) & below_32 for line in told.splitlines()] == [0, 0]
 
 
-def test_a71_umask_is_the_callers(busy: Yard) -> None:
+def test_umask_is_the_callers(busy: Yard) -> None:
     mask = os.umask(0)
     os.umask(mask)
     assert int(output_of(busy, "umask"), 8) == mask
@@ -116,30 +116,30 @@ def test_standard_input_ends_at_once(busy: Yard) -> None:
         ("kill -SEGV $$", 139, "killed by signal 11 (SIGSEGV)"),
     ],
 )
-def test_a72_what_cannot_run_or_fails_says_why(busy: Yard, command: str | list[str], code: int, error: str) -> None:
+def test_what_cannot_run_or_fails_says_why(busy: Yard, command: str | list[str], code: int, error: str) -> None:
     (busy.home / "plain.txt").write_text("no program")
     (job,) = busy.ends(busy.shell(command, max_attempts=1))
     assert (job.state, job.exit_code, job.error, job.attempts) == ("dead", code, error, 1)
 
 
-def test_a72_a_missing_directory_is_named(busy: Yard) -> None:
+def test_a_missing_directory_is_named(busy: Yard) -> None:
     (job,) = busy.ends(busy.shell("true", cwd="/no/such/place", max_attempts=1))
     assert (job.state, job.exit_code) == ("dead", 126)
     assert job.error == "cannot enter the directory /no/such/place: No such file or directory"
 
 
-def test_a72_arguments_too_long_for_the_system_fail_with_a_reason(busy: Yard) -> None:
+def test_arguments_too_long_for_the_system_fail_with_a_reason(busy: Yard) -> None:
     (job,) = busy.ends(busy.shell(["true", "x" * 200_000], max_attempts=1))
     assert (job.state, job.error) == ("dead", "the arguments and the environment are too long for this system")
 
 
-def test_a72_each_of_these_is_tried_as_often_as_any_failure_and_does_not_loop(busy: Yard) -> None:
+def test_each_of_these_is_tried_as_often_as_any_failure_and_does_not_loop(busy: Yard) -> None:
     (job,) = busy.ends(busy.shell(["no-such-program"], max_attempts=2, backoff_base=1.0, backoff_cap_s=0.0))
     assert (job.state, job.attempts, len(busy.engine.history(job.id))) == ("dead", 2, 2)
 
 
 @pytest.mark.parametrize("args", ['{"command": "a\\u0000b"}', "{}", "[]"])
-def test_a72_a_request_that_is_no_command_fails_its_job_and_not_the_worker(busy: Yard, args: str) -> None:
+def test_a_request_that_is_no_command_fails_its_job_and_not_the_worker(busy: Yard, args: str) -> None:
     spec = Spec(task="shell", kind="command", args=args, policy=Policy(max_attempts=1))
     (job,) = busy.ends(busy.engine.enqueue([spec])[0].id)
     assert job.state == "dead"
@@ -169,7 +169,7 @@ def test_what_a_command_writes_can_be_followed_while_it_runs(busy: Yard) -> None
     until(lambda: not live.exists() and not live.with_suffix(".err").exists(), 2, "the live files are gone")
 
 
-def test_a65_bytes_that_are_no_text_are_stored_and_shown_as_valid_json(busy: Yard) -> None:
+def test_bytes_that_are_no_text_are_stored_and_shown_as_valid_json(busy: Yard) -> None:
     id = busy.shell(
         r"printf 'a\377\376b\000c\033[31mred\033[0m\rover\n'; printf '[red]x[/red]' >&2; exit 1", max_attempts=1
     )
@@ -183,7 +183,7 @@ def test_a65_bytes_that_are_no_text_are_stored_and_shown_as_valid_json(busy: Yar
     assert "[red]x[/red]" in plain.stdout
 
 
-def test_a65_one_endless_line_is_kept_from_both_ends(busy: Yard, proof: object) -> None:
+def test_one_endless_line_is_kept_from_both_ends(busy: Yard, proof: object) -> None:
     size = proof(4_000_000, 100_000_000)  # type: ignore[operator]
     id = busy.shell(f"printf first; head -c {size} /dev/zero | tr '\\0' x; printf last")
     busy.completes(id, within_s=60)

@@ -69,7 +69,7 @@ def limit(how: str) -> float | None:
 
 
 @pytest.mark.parametrize("how", ["cancel", "timeout"])
-def test_a60_a_tree_of_depth_four_is_gone(busy: Yard, how: str) -> None:
+def test_a_tree_of_depth_four_is_gone(busy: Yard, how: str) -> None:
     name = f"depth-{how}"
     id = busy.shell(DEPTH_4.format(name), timeout_s=limit(how), max_attempts=1)
     pids = list(map(int, busy.trace(name, 4)))
@@ -78,7 +78,7 @@ def test_a60_a_tree_of_depth_four_is_gone(busy: Yard, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["cancel", "timeout"])
-def test_a61_a_daemon_that_forked_twice_into_its_own_session_is_gone(busy: Yard, how: str) -> None:
+def test_a_daemon_that_forked_twice_into_its_own_session_is_gone(busy: Yard, how: str) -> None:
     (busy.home / "daemon.py").write_text(DAEMON)
     name = f"daemon-{how}"
     id = busy.shell([sys.executable, "-IS", "daemon.py", name], timeout_s=limit(how), max_attempts=1)
@@ -87,7 +87,7 @@ def test_a61_a_daemon_that_forked_twice_into_its_own_session_is_gone(busy: Yard,
     assert gone(pid)
 
 
-def test_a61_a_daemon_is_gone_when_its_command_has_ended_normally(busy: Yard) -> None:
+def test_a_daemon_is_gone_when_its_command_has_ended_normally(busy: Yard) -> None:
     (busy.home / "daemon.py").write_text(DAEMON.replace("time.sleep(1000)\n", "", 1).replace("\ntime.sleep(1000)", ""))
     script = f"{sys.executable} -IS daemon.py left; while ! test -s left; do sleep 0.01; done"
     (job,) = busy.completes(busy.shell(script))
@@ -95,7 +95,7 @@ def test_a61_a_daemon_is_gone_when_its_command_has_ended_normally(busy: Yard) ->
     assert "[covey: ended 1 processes that the command left behind]" in busy.attempt(job.id).stderr
 
 
-def test_a62_a_tree_that_ignores_term_is_killed_after_the_grace(busy: Yard, the_pool: RunningPool) -> None:
+def test_a_tree_that_ignores_term_is_killed_after_the_grace(busy: Yard, the_pool: RunningPool) -> None:
     id = busy.shell(DEAF.format("deaf"))
     pids = list(map(int, busy.trace("deaf", 2)))
     worker = the_pool.worker_of(id)
@@ -149,7 +149,7 @@ def test_kill_0_in_a_job_harms_only_itself(busy: Yard, the_pool: RunningPool) ->
     assert workers <= set(the_pool.workers())
 
 
-def test_a63_a_background_grandchild_that_keeps_stdout_does_not_hold_the_job(busy: Yard) -> None:
+def test_a_background_grandchild_that_keeps_stdout_does_not_hold_the_job(busy: Yard) -> None:
     watch = Watch()
     (job,) = busy.completes(busy.shell("sh -c 'trap \"\" TERM; echo $$ >>keeps; sleep 1000' & echo main; sleep 0.1"))
     assert watch.within(2.5)
@@ -157,7 +157,7 @@ def test_a63_a_background_grandchild_that_keeps_stdout_does_not_hold_the_job(bus
     assert gone(busy.pid_in("keeps"))
 
 
-def test_a63_what_is_kept_in_the_background_on_request_lives_on(yard: Yard) -> None:
+def test_what_is_kept_in_the_background_on_request_lives_on(yard: Yard) -> None:
     yard.pool(count=1, commands_only=True)
     script = "sh -c 'echo $$ >>kept; while ! test -e stop; do sleep 0.05; done; echo out >>kept' & sleep 0.1"
     yard.completes(yard.shell(script, keep_background=True))
@@ -168,7 +168,7 @@ def test_a63_what_is_kept_in_the_background_on_request_lives_on(yard: Yard) -> N
     assert yard.trace("kept", 2)[1] == "out"
 
 
-def test_a63_what_a_kept_process_has_started_lives_on_when_it_has_ended(yard: Yard) -> None:
+def test_what_a_kept_process_has_started_lives_on_when_it_has_ended(yard: Yard) -> None:
     yard.pool(count=1, commands_only=True)
     script = "(sleep 0.5; sh -c 'echo $$ >>kept; exec sleep 1000' & sleep 0.2) & sleep 0.1"
     yard.completes(yard.shell(script, keep_background=True))
@@ -219,7 +219,7 @@ def test_what_belongs_to_another_user_is_not_waited_for(monkeypatch: pytest.Monk
         theirs.kill()
 
 
-def test_a64_endless_output_costs_little_memory_and_keeps_head_and_tail(
+def test_endless_output_costs_little_memory_and_keeps_head_and_tail(
     busy: Yard, the_pool: RunningPool, proof: Callable[[int, int], int]
 ) -> None:
     mega = proof(200, 5000)
@@ -243,7 +243,7 @@ def test_a64_endless_output_costs_little_memory_and_keeps_head_and_tail(
     assert f"{attempt.stdout_dropped:,} bytes dropped here" in attempt.stdout
 
 
-def test_a64_a_python_task_that_prints_without_end_costs_little_memory(
+def test_a_python_task_that_prints_without_end_costs_little_memory(
     busy: Yard, the_pool: RunningPool, proof: Callable[[int, int], int]
 ) -> None:
     processes = [the_pool.pid, *the_pool.workers()]
@@ -259,7 +259,7 @@ def test_a64_a_python_task_that_prints_without_end_costs_little_memory(
         assert attempt.stdout_dropped > 1_000_000
 
 
-def test_a64_a_python_task_that_prints_without_end_fills_no_disk(yard: Yard) -> None:
+def test_a_python_task_that_prints_without_end_fills_no_disk(yard: Yard) -> None:
     yard.pool(count=1)
     id = yard.call("prints_and", 100, "go")
     live = Path(f"{yard.side}/live/{id}.{yard.runs(id).fence}.out")
@@ -274,7 +274,7 @@ def test_a64_a_python_task_that_prints_without_end_fills_no_disk(yard: Yard) -> 
     assert "\ufffd" not in stdout
 
 
-def test_a64_what_a_lost_worker_had_printed_is_kept_without_reading_all_of_it(yard: Yard) -> None:
+def test_what_a_lost_worker_had_printed_is_kept_without_reading_all_of_it(yard: Yard) -> None:
     pool = yard.pool(count=1).started()
     before = memory(pool.pid)
     id = yard.call("prints_and", 100, "die", max_attempts=1)
@@ -287,7 +287,7 @@ def test_a64_what_a_lost_worker_had_printed_is_kept_without_reading_all_of_it(ya
     assert attempt.stdout_dropped > 50_000_000
 
 
-def test_a66_many_short_commands_leave_no_zombies_descriptors_or_threads(
+def test_many_short_commands_leave_no_zombies_descriptors_or_threads(
     busy: Yard, the_pool: RunningPool, proof: Callable[[int, int], int]
 ) -> None:
     busy.completes(*busy.shells(["true"] * 20))
@@ -303,7 +303,7 @@ def test_a66_many_short_commands_leave_no_zombies_descriptors_or_threads(
 
 
 @pytest.mark.parametrize(("task", "kind"), [("leaves_orphans", "sync"), ("aleaves_orphans", "async")])
-def test_a66_a_python_worker_that_has_adopted_many_dead_processes_is_replaced_between_jobs(
+def test_a_python_worker_that_has_adopted_many_dead_processes_is_replaced_between_jobs(
     yard: Yard, task: str, kind: Any
 ) -> None:
     """It may not reap them: they could be what user code is about to wait for."""
@@ -317,7 +317,7 @@ def test_a66_a_python_worker_that_has_adopted_many_dead_processes_is_replaced_be
     assert len(workers) >= 2
 
 
-def test_a69_a_job_lives_on_when_threads_of_its_worker_come_and_go(yard: Yard) -> None:
+def test_a_job_lives_on_when_threads_of_its_worker_come_and_go(yard: Yard) -> None:
     """PR_SET_PDEATHSIG would kill a command when the *thread* that started it ends; nothing here relies on it."""
     yard.pool(count=1).started()
     (job,) = yard.completes(yard.call("starts_from_a_thread", "alive"))

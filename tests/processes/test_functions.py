@@ -182,7 +182,7 @@ def test_a_task_that_detaches_its_streams_completes_and_a_fresh_worker_takes_ove
     yard.completes(yard.call("speak", "on"))
 
 
-def test_a64_a_task_that_was_known_to_be_short_fills_no_disk_either(yard: Yard) -> None:
+def test_a_task_that_was_known_to_be_short_fills_no_disk_either(yard: Yard) -> None:
     """Its output is in a file without a name."""
     pool = yard.pool(count=1).started()
     yard.completes(*(yard.call("habits.writes_without_end", 40, "endless") for _ in range(20)))
@@ -238,26 +238,26 @@ def test_an_unknown_task_is_dead_and_says_what_there_is(busy: Yard, prefix: str,
 
 
 @pytest.mark.parametrize("name", ["object", "set", "keys", "big", "deep", "nan", "surrogate"])
-def test_a18_a_result_that_cannot_be_stored_ends_dead_with_a_reason(busy: Yard, name: str) -> None:
+def test_a_result_that_cannot_be_stored_ends_dead_with_a_reason(busy: Yard, name: str) -> None:
     (job,) = busy.ends(busy.call("odd_result", name))
     assert (job.state, job.attempts, job.result) == ("dead", 1, None)
     assert (job.error or "").startswith("the result")
 
 
 @pytest.mark.parametrize("name", ["nul", "emoji"])
-def test_a17_an_odd_but_storable_result_comes_back(busy: Yard, name: str) -> None:
+def test_an_odd_but_storable_result_comes_back(busy: Yard, name: str) -> None:
     (job,) = busy.completes(busy.call("odd_result", name))
     assert job.result == {"nul": "a\x00b", "emoji": "🐦"}[name]
 
 
 @pytest.mark.parametrize("name", ["nan", "surrogate", "object"])
-def test_a17_the_same_holds_for_async_tasks(busy: Yard, name: str) -> None:
+def test_the_same_holds_for_async_tasks(busy: Yard, name: str) -> None:
     ids = busy.call("aodd_result", name, kind="async"), busy.call("aodd_error", name, kind="async", max_attempts=1)
     assert [job.state for job in busy.ends(*ids)] == ["dead", "dead"]
 
 
 @pytest.mark.parametrize("name", ["nul", "surrogate", "nan", "object", "emoji", "mebi", "silent"])
-def test_a17_an_error_with_any_text_ends_terminal(busy: Yard, name: str) -> None:
+def test_an_error_with_any_text_ends_terminal(busy: Yard, name: str) -> None:
     (job,) = busy.ends(busy.call("odd_error", name, max_attempts=1))
     assert job.state == "dead"
     assert job.error
@@ -266,7 +266,7 @@ def test_a17_an_error_with_any_text_ends_terminal(busy: Yard, name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["nul", "surrogate", "utf8"])
-def test_a17_output_that_is_no_text_ends_terminal(busy: Yard, name: str) -> None:
+def test_output_that_is_no_text_ends_terminal(busy: Yard, name: str) -> None:
     (job,) = busy.completes(busy.call("odd_output", name))
     assert "\ufffd" in busy.attempt(job.id).stdout
 

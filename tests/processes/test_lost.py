@@ -40,7 +40,7 @@ def quick(make_yard: Callable[..., Yard]) -> Yard:
 # ── killed ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a70_everything_below_a_killed_pool_is_gone_within_two_seconds_without_help(yard: Yard) -> None:
+def test_everything_below_a_killed_pool_is_gone_within_two_seconds_without_help(yard: Yard) -> None:
     pool = yard.pool(count=2).started()
     yard.shell(FAMILY.format("pids"))
     yard.call("hold_the_gil", 1000)
@@ -149,7 +149,7 @@ def test_a_family_whose_worker_and_zygote_are_killed_together_is_gone_and_its_jo
 
 
 @pytest.mark.parametrize("also", ["worker", "zygote"])
-def test_a70_nothing_survives_when_another_process_is_killed_together_with_the_pool(yard: Yard, also: str) -> None:
+def test_nothing_survives_when_another_process_is_killed_together_with_the_pool(yard: Yard, also: str) -> None:
     """Also a function that holds the interpreter: the kernel ends it when the pool's end of a pipe is closed. And a
     coroutine that blocks its loop, with what it has started: a thread listens for it."""
     pool = yard.pool(count=2).started()
@@ -168,7 +168,7 @@ def test_a70_nothing_survives_when_another_process_is_killed_together_with_the_p
     until(lambda: gone(*everything), 2, "all of them are gone")
 
 
-def test_a70_workers_that_cannot_notice_that_their_pool_was_killed_are_ended_by_the_zygote(yard: Yard) -> None:
+def test_workers_that_cannot_notice_that_their_pool_was_killed_are_ended_by_the_zygote(yard: Yard) -> None:
     """A coroutine that blocks its loop and a frozen worker hear nothing, and the kernel was not asked to end them."""
     pool = yard.pool(count=1).started()
     yard.shell(FAMILY.format("pids"))
@@ -184,7 +184,7 @@ def test_a70_workers_that_cannot_notice_that_their_pool_was_killed_are_ended_by_
 # ── silent ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a51_a_job_that_holds_the_gil_for_three_leases_keeps_its_lease(make_yard: Callable[..., Yard]) -> None:
+def test_a_job_that_holds_the_gil_for_three_leases_keeps_its_lease(make_yard: Callable[..., Yard]) -> None:
     yard = quick(make_yard)
     yard.pool(count=1).started()
     yard.pool(count=1).started()
@@ -194,7 +194,7 @@ def test_a51_a_job_that_holds_the_gil_for_three_leases_keeps_its_lease(make_yard
     assert not [event for event in yard.engine.events() if event.kind == "pool_lost"]
 
 
-def test_a52_a_frozen_pool_is_given_up_and_what_it_says_later_is_refused(make_yard: Callable[..., Yard]) -> None:
+def test_a_frozen_pool_is_given_up_and_what_it_says_later_is_refused(make_yard: Callable[..., Yard]) -> None:
     yard = quick(make_yard)
     frozen = yard.pool(count=1).started()
     id = yard.shell("echo $$ >>pids; trap '' TERM; while ! test -e go; do sleep 0.05; done", max_attempts=1)
@@ -218,7 +218,7 @@ def test_a52_a_frozen_pool_is_given_up_and_what_it_says_later_is_refused(make_ya
     assert frozen.stop() == 0
 
 
-def test_a52_a_completion_that_was_under_way_when_the_pool_froze_is_refused(make_yard: Callable[..., Yard]) -> None:
+def test_a_completion_that_was_under_way_when_the_pool_froze_is_refused(make_yard: Callable[..., Yard]) -> None:
     """Frozen between its worker's report and its turn: the pool's process is stopped by a failpoint."""
     yard = quick(make_yard)
     frozen = yard.pool(count=1, commands_only=True).started()
@@ -236,7 +236,7 @@ def test_a52_a_completion_that_was_under_way_when_the_pool_froze_is_refused(make
 
 
 @pytest.mark.file_only
-def test_a52_writers_behind_a_pool_that_was_stopped_inside_a_transaction_name_it(yard: Yard) -> None:
+def test_writers_behind_a_pool_that_was_stopped_inside_a_transaction_name_it(yard: Yard) -> None:
     pool = yard.pool(count=1, failpoints={"store.after_begin": f"once:{yard.home}/stopped:stop"})
     until(lambda: (yard.home / "stopped").exists(), 15, "it stops inside a transaction")
     store = Sqlite(yard.db, timeout_s=0.3)
@@ -253,7 +253,7 @@ def test_a52_writers_behind_a_pool_that_was_stopped_inside_a_transaction_name_it
 
 
 @pytest.mark.file_only
-def test_a55_results_are_delivered_when_the_database_can_be_used_again(
+def test_results_are_delivered_when_the_database_can_be_used_again(
     yard: Yard, proof: Callable[[float, float], float]
 ) -> None:
     pool = yard.pool(count=2).started()
@@ -283,7 +283,7 @@ def test_a55_results_are_delivered_when_the_database_can_be_used_again(
 # ── struck off ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a9_a_job_whose_pool_row_was_deleted_is_recovered_and_the_old_family_ended(
+def test_a_job_whose_pool_row_was_deleted_is_recovered_and_the_old_family_ended(
     make_yard: Callable[..., Yard],
 ) -> None:
     yard = quick(make_yard)
@@ -300,7 +300,7 @@ def test_a9_a_job_whose_pool_row_was_deleted_is_recovered_and_the_old_family_end
     assert job.pool == pool.id != name
 
 
-def test_p27_a_pool_whose_row_was_deleted_gets_no_job_before_it_has_registered_anew(
+def test_a_pool_whose_row_was_deleted_gets_no_job_before_it_has_registered_anew(
     make_yard: Callable[..., Yard],
 ) -> None:
     yard = quick(make_yard)
@@ -312,7 +312,7 @@ def test_p27_a_pool_whose_row_was_deleted_gets_no_job_before_it_has_registered_a
     assert yard.attempt(job.id).pool == pool.id != name
 
 
-def test_a10_a_pool_with_the_host_and_pid_of_a_dead_one_is_another_pool(yard: Yard) -> None:
+def test_a_pool_with_the_host_and_pid_of_a_dead_one_is_another_pool(yard: Yard) -> None:
     """A restarted container has the same host name and pids; start ticks and boot tell them apart."""
     id = yard.shell("echo ran >>traces")
     pool = yard.pool(count=1, failpoints={"pool.after_register": f"once:{yard.home}/here:sleep:1"})
@@ -326,7 +326,7 @@ def test_a10_a_pool_with_the_host_and_pid_of_a_dead_one_is_another_pool(yard: Ya
     assert [view.id for view in yard.engine.pool_views()] == [pool.id]
 
 
-def test_a67_a_stale_row_with_the_pid_of_a_living_stranger_is_reaped_and_the_stranger_left_alone(yard: Yard) -> None:
+def test_a_stale_row_with_the_pid_of_a_living_stranger_is_reaped_and_the_stranger_left_alone(yard: Yard) -> None:
     id = yard.shell("echo ran >>traces")
     with Child("import signal; print('up', flush=True); signal.sigwait([signal.SIGUSR1])") as stranger:
         assert stranger.line() == "up"
@@ -342,7 +342,7 @@ def test_a67_a_stale_row_with_the_pid_of_a_living_stranger_is_reaped_and_the_str
         assert stranger.process.poll() is None
 
 
-def test_p33_two_queues_on_one_host_never_touch_each_others_processes(make_yard: Callable[..., Yard]) -> None:
+def test_two_queues_on_one_host_never_touch_each_others_processes(make_yard: Callable[..., Yard]) -> None:
     yard, other = make_yard(), make_yard()
     yard.pool(count=1, commands_only=True).started()
     mine = yard.shell("echo $$ >>pids; sleep 1000")

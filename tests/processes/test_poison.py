@@ -15,7 +15,7 @@ COMMAND = "echo x >>starts; kill -9 $PPID; sleep 100"
 
 
 @pytest.mark.parametrize("how", ["command", "exit", "segv", "memory", "kill", "async"])
-def test_a12_a_job_that_kills_its_worker_is_dead_after_exactly_max_attempts_starts(yard: Yard, how: str) -> None:
+def test_a_job_that_kills_its_worker_is_dead_after_exactly_max_attempts_starts(yard: Yard, how: str) -> None:
     yard.pool(count=2)
     before = [*yard.shells(["true"] * 10), *yard.calls("add", [[1, 2]] * 20)]
     if how == "command":
@@ -33,7 +33,7 @@ def test_a12_a_job_that_kills_its_worker_is_dead_after_exactly_max_attempts_star
         assert (sibling.attempts, sibling.interruptions) == (1, 0), yard.describe(sibling.id)
 
 
-def test_a12_async_bystanders_of_a_crash_are_charged_once_and_complete(yard: Yard) -> None:
+def test_async_bystanders_of_a_crash_are_charged_once_and_complete(yard: Yard) -> None:
     """They had started in the process that died; nobody can tell who was to blame."""
     yard.pool(count=1)
     bystanders = yard.calls("meet", [["crowd", 11]] * 5, kind="async", max_attempts=5, **SOON)

@@ -62,7 +62,7 @@ def _state(process: str) -> str:
 # ── struck off ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a9_jobs_and_leftovers_of_a_dead_pool_whose_row_is_gone_as_well_are_recovered(
+def test_jobs_and_leftovers_of_a_dead_pool_whose_row_is_gone_as_well_are_recovered(
     make_yard: Callable[..., Yard],
 ) -> None:
     """Nobody can look up who it was: its jobs still name it, and its processes carry that name."""
@@ -91,7 +91,7 @@ def test_a9_jobs_and_leftovers_of_a_dead_pool_whose_row_is_gone_as_well_are_reco
 
 
 @pytest.mark.parametrize("what", ["this-boot", "another-boot", "another-pid-namespace"])
-def test_a10_a_pool_that_restarts_with_the_same_host_name_and_pid_is_not_its_predecessor(
+def test_a_pool_that_restarts_with_the_same_host_name_and_pid_is_not_its_predecessor(
     make_yard: Callable[..., Yard], what: str
 ) -> None:
     """A restarted container has them. What the predecessor held comes back; the new one is not taken for dead.
@@ -128,9 +128,7 @@ def test_a10_a_pool_that_restarts_with_the_same_host_name_and_pid_is_not_its_pre
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a48_a_signal_while_workers_start_ends_the_pool_and_nothing_is_claimed(
-    yard: Yard, number: signal.Signals
-) -> None:
+def test_a_signal_while_workers_start_ends_the_pool_and_nothing_is_claimed(yard: Yard, number: signal.Signals) -> None:
     """They would take half a minute; nobody waits for them."""
     id = yard.shell("echo started >>traces")
     pool = yard.pool(count=2, failpoints={"worker.starting": "sleep:30"})
@@ -144,7 +142,7 @@ def test_a48_a_signal_while_workers_start_ends_the_pool_and_nothing_is_claimed(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("where", ["store.after_begin", "store.before_commit", "turn.before_begin"])
-def test_a48_a_signal_at_the_first_touch_of_the_store_ends_the_pool_and_nothing_is_claimed(
+def test_a_signal_at_the_first_touch_of_the_store_ends_the_pool_and_nothing_is_claimed(
     yard: Yard, where: str, number: signal.Signals
 ) -> None:
     """A transaction of the start-up is finished or undone, never left open."""
@@ -162,7 +160,7 @@ def test_a48_a_signal_at_the_first_touch_of_the_store_ends_the_pool_and_nothing_
 
 
 @pytest.mark.parametrize("name", ["deaf-tree", "daemon", "empty-environment"])
-def test_a50_after_the_grace_the_whole_tree_is_gone_before_another_pool_starts_the_job(yard: Yard, name: str) -> None:
+def test_after_the_grace_the_whole_tree_is_gone_before_another_pool_starts_the_job(yard: Yard, name: str) -> None:
     animal = next(each for each in COMMANDS if each.name == name)
     marker = str(yard.home / name)
     first = yard.pool("--grace", "0.5", count=1, commands_only=True).started()
@@ -183,7 +181,7 @@ def test_a50_after_the_grace_the_whole_tree_is_gone_before_another_pool_starts_t
 # ── frozen ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a52_a_completion_that_comes_three_leases_late_is_refused_while_the_new_run_goes_on(
+def test_a_completion_that_comes_three_leases_late_is_refused_while_the_new_run_goes_on(
     make_yard: Callable[..., Yard],
 ) -> None:
     """The pool is stopped with the report in its hands, outside a transaction."""
@@ -214,7 +212,7 @@ def test_a52_a_completion_that_comes_three_leases_late_is_refused_while_the_new_
     assert len(yard.traces("pids")) == 2
 
 
-def test_a52_what_a_pool_had_claimed_when_it_froze_never_starts_there(make_yard: Callable[..., Yard]) -> None:
+def test_what_a_pool_had_claimed_when_it_froze_never_starts_there(make_yard: Callable[..., Yard]) -> None:
     """It is stopped between the commit of its claim and the worker. Afterwards the claim looks as good as ever."""
     yard = quick(make_yard)
     trap = Trap(yard, "turn.after_commit", "sleep:3")
@@ -245,7 +243,7 @@ def test_a52_what_a_pool_had_claimed_when_it_froze_never_starts_there(make_yard:
 
 @pytest.mark.file_only
 @pytest.mark.parametrize("where", ["turn.after_reports", "turn.before_commit"])
-def test_a52_a_pool_that_is_stopped_inside_a_transaction_keeps_its_jobs_and_they_cost_nothing(
+def test_a_pool_that_is_stopped_inside_a_transaction_keeps_its_jobs_and_they_cost_nothing(
     make_yard: Callable[..., Yard], where: str
 ) -> None:
     """Nobody can write meanwhile, so nobody can have given it up: what it holds is still its own afterwards."""
@@ -275,7 +273,7 @@ def test_a52_a_pool_that_is_stopped_inside_a_transaction_keeps_its_jobs_and_they
 # ── drain ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a54_drain_leaves_nothing_that_failed_at_the_very_end(yard: Yard, proof: Callable[[int, int], int]) -> None:
+def test_drain_leaves_nothing_that_failed_at_the_very_end(yard: Yard, proof: Callable[[int, int], int]) -> None:
     """Each round ends with a job that fails and is due again at once: the pool must not leave in between."""
     soon: dict[str, Any] = {"backoff_base": 1.0, "backoff_cap_s": 0.0}
     for round in range(proof(2, 100)):
@@ -294,7 +292,7 @@ def test_a54_drain_leaves_nothing_that_failed_at_the_very_end(yard: Yard, proof:
 @pytest.mark.parametrize(
     "where", ["turn.before_begin", "turn.after_reports", "turn.before_commit", "turn.after_commit"]
 )
-def test_a55_results_survive_turns_that_fail_again_and_again(
+def test_results_survive_turns_that_fail_again_and_again(
     yard: Yard, where: str, proof: Callable[[int, int], int]
 ) -> None:
     """Before, inside and after the commit: then the result is stored already, and is not stored twice."""

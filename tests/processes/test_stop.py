@@ -20,7 +20,7 @@ from . import told
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("where", ["pool.before_register", "pool.after_register", "pool.started"])
-def test_a48_a_signal_during_start_up_ends_the_pool_and_nothing_is_claimed(
+def test_a_signal_during_start_up_ends_the_pool_and_nothing_is_claimed(
     yard: Yard, where: str, number: signal.Signals
 ) -> None:
     id = yard.shell("echo started >>traces")
@@ -33,7 +33,7 @@ def test_a48_a_signal_during_start_up_ends_the_pool_and_nothing_is_claimed(
     assert yard.engine.pool_views() == []
 
 
-def test_a48_a_signal_while_the_app_is_imported_ends_the_pool(yard: Yard) -> None:
+def test_a_signal_while_the_app_is_imported_ends_the_pool(yard: Yard) -> None:
     (yard.home / "slow.py").write_text(
         "import pathlib, time\nfrom covey import Covey\napp = Covey()\n"
         "pathlib.Path('importing').touch()\ntime.sleep(60)\n"
@@ -46,7 +46,7 @@ def test_a48_a_signal_while_the_app_is_imported_ends_the_pool(yard: Yard) -> Non
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--no-such-flag"], ["--count", "0"], ["--app", "nonsense"], ["stray"]])
-def test_a57_help_and_wrong_usage_never_start_a_pool(yard: Yard, words: list[str]) -> None:
+def test_help_and_wrong_usage_never_start_a_pool(yard: Yard, words: list[str]) -> None:
     id = yard.shell("echo started >>traces")
     done = yard.run("worker", "start", *words)
     assert done.returncode == (0 if words == ["--help"] else 2), done.stderr
@@ -80,7 +80,7 @@ def test_an_app_that_breaks_on_import_ends_the_pool_with_one_line_that_says_wher
 
 
 @pytest.mark.parametrize(("code", "reason"), [("app = 7", "is not a Covey app"), ("", "app")])
-def test_a56_an_app_that_is_not_there_ends_the_pool_with_one_line(yard: Yard, code: str, reason: str) -> None:
+def test_an_app_that_is_not_there_ends_the_pool_with_one_line(yard: Yard, code: str, reason: str) -> None:
     (yard.home / "broken.py").write_text(code)
     pool = yard.pool(app="broken:app")
     assert pool.ended() not in (0, None)
@@ -89,7 +89,7 @@ def test_a56_an_app_that_is_not_there_ends_the_pool_with_one_line(yard: Yard, co
     assert yard.engine.pool_views() == []
 
 
-def test_a56_a_pool_whose_workers_cannot_start_gives_up_and_says_so(yard: Yard) -> None:
+def test_a_pool_whose_workers_cannot_start_gives_up_and_says_so(yard: Yard) -> None:
     pool = yard.pool(commands_only=True, failpoints={"worker.starting": "raise"})
     assert pool.ended(30) == 1, pool.said()
     assert "failpoint worker.starting" in pool.said()
@@ -112,7 +112,7 @@ def test_an_app_that_starts_threads_is_imported_by_each_worker(yard: Yard) -> No
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a49_a_stopping_pool_claims_nothing_beats_on_and_lets_running_jobs_finish(
+def test_a_stopping_pool_claims_nothing_beats_on_and_lets_running_jobs_finish(
     make_yard: Callable[..., Yard], number: signal.Signals
 ) -> None:
     yard = make_yard(heartbeat_seconds=0.2, lock_lease_seconds=1)
@@ -134,7 +134,7 @@ def test_a49_a_stopping_pool_claims_nothing_beats_on_and_lets_running_jobs_finis
     assert yard.traces("late") == []
 
 
-def test_a49_an_idle_pool_stops_at_once(yard: Yard) -> None:
+def test_an_idle_pool_stops_at_once(yard: Yard) -> None:
     pool = yard.pool(count=4).started()
     watch = Watch()
     assert pool.stop() == 0
@@ -143,7 +143,7 @@ def test_a49_an_idle_pool_stops_at_once(yard: Yard) -> None:
 
 
 @pytest.mark.parametrize("kind", ["command", "sync", "async"])
-def test_a50_after_the_grace_the_family_is_killed_and_another_pool_starts_the_job(yard: Yard, kind: str) -> None:
+def test_after_the_grace_the_family_is_killed_and_another_pool_starts_the_job(yard: Yard, kind: str) -> None:
     first = yard.pool("--grace", "0.3", count=1).started()
     if kind == "command":
         id = yard.shell("trap '' TERM; echo $$ >>traces; while :; do sleep 0.1; done")
@@ -175,7 +175,7 @@ def test_a_second_signal_means_now(yard: Yard) -> None:
     assert (yard.job(id).state, yard.job(id).attempts) == ("pending", 0)
 
 
-def test_a13_what_was_claimed_ahead_goes_back_uncharged_when_the_pool_stops(yard: Yard) -> None:
+def test_what_was_claimed_ahead_goes_back_uncharged_when_the_pool_stops(yard: Yard) -> None:
     pool = yard.pool(count=1)
     yard.completes(*yard.calls("add", [[1, 2]] * 300))  # now the pool knows that these are short
     yard.call("hold", "go", 0, priority=1)
@@ -251,7 +251,7 @@ def test_a_signal_in_the_middle_of_a_turn_is_safe(yard: Yard, where: str) -> Non
 # ── drain ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a54_drain_also_runs_a_retry_that_is_due_after_the_last_job_has_ended(yard: Yard) -> None:
+def test_drain_also_runs_a_retry_that_is_due_after_the_last_job_has_ended(yard: Yard) -> None:
     ids = [yard.shell("test -e second || { touch second; exit 1; }", backoff_base=1.0), *yard.shells(["true"] * 5)]
     pool = yard.pool("--drain", count=2)
     assert pool.ended() == 0, pool.said()
@@ -259,7 +259,7 @@ def test_a54_drain_also_runs_a_retry_that_is_due_after_the_last_job_has_ended(ya
     assert yard.job(ids[0]).attempts == 2
 
 
-def test_a54_drain_also_runs_what_the_last_job_enqueues(yard: Yard) -> None:
+def test_drain_also_runs_what_the_last_job_enqueues(yard: Yard) -> None:
     more = f"{sys.executable} -m covey enqueue --db {shlex.quote(yard.db)} 'echo more >>more'"
     yard.shell(more)
     assert yard.pool("--drain", count=1).ended() == 0

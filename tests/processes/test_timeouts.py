@@ -39,7 +39,7 @@ def run_time_s(job: JobView) -> float:
 
 
 @pytest.mark.parametrize("limit_s", [0.2, 0.9, 2.5])
-def test_a73_a_time_out_is_honoured_to_within_a_third_of_a_second(yard: Yard, limit_s: float) -> None:
+def test_a_time_out_is_honoured_to_within_a_third_of_a_second(yard: Yard, limit_s: float) -> None:
     yard.pool(count=3).started()
     ids = [long_one(yard, kind, kind, timeout_s=limit_s, max_attempts=1) for kind in ("command", "sync", "async")]
     for job in yard.ends(*ids):
@@ -160,7 +160,7 @@ def test_a_stray_term_to_a_worker_stops_no_job(yard: Yard) -> None:
     assert {job.attempts for job in yard.completes(*ids)} == {1}
 
 
-def test_a68_a_cancel_right_after_the_start_never_hits_the_pool(
+def test_a_cancel_right_after_the_start_never_hits_the_pool(
     busy: Yard, the_pool: RunningPool, proof: Callable[[int, int], int]
 ) -> None:
     rounds = proof(50, 1000)

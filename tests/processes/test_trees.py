@@ -22,7 +22,7 @@ from tests.kit.running import Yard, gone
 SERVED = (
     "test_a_function_spawns_and_its_join_makes_the_result",
     "test_a_command_spawns_through_its_file_or_by_covey_spawn",
-    "test_a41_a_parent_killed_after_k_of_n_spawns_has_exactly_n_children_after_its_retry",
+    "test_a_parent_killed_after_k_of_n_spawns_has_exactly_n_children_after_its_retry",
 )
 
 HERE = Path(__file__).parent
@@ -251,7 +251,7 @@ def test_a_command_whose_spawn_is_too_deep_is_dead_at_once_unless_it_goes_on(sha
     assert (caught.state, caught.attempts) == ("completed", 2), shared.describe(caught.id)
 
 
-def test_a43_a_join_that_collects_sees_how_each_child_ended(shared: Yard) -> None:
+def test_a_join_that_collects_sees_how_each_child_ended(shared: Yard) -> None:
     (job,) = shared.completes(shared.call("collect", on_error="collect"))
     assert job.result == [
         ["completed", 9, None],
@@ -287,7 +287,7 @@ def test_uncles_run_when_the_tree_has_ended(shared: Yard) -> None:
 # ── crashes and crowds ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a41_a_parent_killed_after_k_of_n_spawns_has_exactly_n_children_after_its_retry(
+def test_a_parent_killed_after_k_of_n_spawns_has_exactly_n_children_after_its_retry(
     own: Yard, proof: Callable[[int, int], int]
 ) -> None:
     count = proof(6, 20)
@@ -300,13 +300,13 @@ def test_a41_a_parent_killed_after_k_of_n_spawns_has_exactly_n_children_after_it
         assert [run.outcome for run in own.engine.history(job.id)] == ["worker_lost"]
 
 
-def test_a45_a_pool_of_one_finishes_a_parent_that_waits_for_three(own: Yard) -> None:
+def test_a_pool_of_one_finishes_a_parent_that_waits_for_three(own: Yard) -> None:
     own.pool(count=1)
     job, other = own.completes(own.call("parent", 3), own.call("aparent", 3, kind="async"))
     assert (job.result, other.children.total) == (5, 4)
 
 
-def test_a44_cancelling_a_root_ends_every_family_below_it(own: Yard, proof: Callable[[int, int], int]) -> None:
+def test_cancelling_a_root_ends_every_family_below_it(own: Yard, proof: Callable[[int, int], int]) -> None:
     width = proof(1, 4)
     own.engine.set_queue("default", max_depth=5)
     own.pool(count=5 * width)
@@ -327,7 +327,7 @@ def below(yard: Yard, id: int) -> list[JobView]:
     return found
 
 
-def test_a46_a_thousand_children_that_end_at_once_continue_their_parent_once(
+def test_a_thousand_children_that_end_at_once_continue_their_parent_once(
     own: Yard, proof: Callable[[int, int], int]
 ) -> None:
     count = 1000

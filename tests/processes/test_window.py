@@ -18,7 +18,7 @@ def held(yard: Yard) -> int:
 
 
 @pytest.mark.parametrize("kind", ["command", "sync", "mixed"])
-def test_a53_four_workers_never_run_more_than_four_jobs_and_claim_none_ahead(yard: Yard, kind: str) -> None:
+def test_four_workers_never_run_more_than_four_jobs_and_claim_none_ahead(yard: Yard, kind: str) -> None:
     pool = yard.pool(count=4).started()
     ids: list[int] = []
     for n in range(10):
@@ -36,7 +36,7 @@ def test_a53_four_workers_never_run_more_than_four_jobs_and_claim_none_ahead(yar
     assert len(yard.traces()) == len(ids)
 
 
-def test_a53_never_more_than_four_start_at_a_time_while_jobs_come_and_go(yard: Yard) -> None:
+def test_never_more_than_four_start_at_a_time_while_jobs_come_and_go(yard: Yard) -> None:
     yard.pool(count=4).started()
     script = "echo + >>log; sleep 0.03; echo - >>log"
     ids = [*yard.shells([script] * 60), *yard.calls("in_and_out", [["log", 0.03]] * 60)]
@@ -48,7 +48,7 @@ def test_a53_never_more_than_four_start_at_a_time_while_jobs_come_and_go(yard: Y
     assert (running, most) == (0, 4)
 
 
-def test_a53_what_was_claimed_ahead_is_taken_back_from_a_stalled_worker_and_runs_once(yard: Yard) -> None:
+def test_what_was_claimed_ahead_is_taken_back_from_a_stalled_worker_and_runs_once(yard: Yard) -> None:
     """Tiny tasks are claimed ahead; then one of them takes long, and those behind it must not wait."""
     yard.pool(count=2).started()
     yard.completes(*yard.calls("trace_or_hold", [["warm", "go", n, False] for n in range(500)]))
@@ -60,7 +60,7 @@ def test_a53_what_was_claimed_ahead_is_taken_back_from_a_stalled_worker_and_runs
     assert Counter(yard.traces("ran")) == Counter(map(str, range(400)))
 
 
-def test_a53_a_frozen_worker_keeps_only_what_it_has_received(yard: Yard) -> None:
+def test_a_frozen_worker_keeps_only_what_it_has_received(yard: Yard) -> None:
     pool = yard.pool(count=2).started()
     yard.completes(*yard.calls("trace_in", [["warm", n] for n in range(500)]))
     workers = [w.pid for w in until(lambda: _all_shown(yard), 5) if w.mode == "sync" and w.pid]
@@ -73,7 +73,7 @@ def test_a53_a_frozen_worker_keeps_only_what_it_has_received(yard: Yard) -> None
     assert pool.stop() == 0
 
 
-def test_a53_nothing_waits_behind_an_async_task_that_blocks_its_loop(yard: Yard) -> None:
+def test_nothing_waits_behind_an_async_task_that_blocks_its_loop(yard: Yard) -> None:
     yard.pool(count=2).started()
     blocker = yard.call("ablocks", "go", kind="async")
     worker = int(yard.trace("blocks")[0])
@@ -86,7 +86,7 @@ def test_a53_nothing_waits_behind_an_async_task_that_blocks_its_loop(yard: Yard)
     assert len(yard.traces("ran")) == 30
 
 
-def test_a5_several_pools_on_one_file_run_every_job_exactly_once(yard: Yard) -> None:
+def test_several_pools_on_one_file_run_every_job_exactly_once(yard: Yard) -> None:
     for _ in range(3):
         yard.pool(count=2).started()
     ids = yard.calls("trace_in", [["ran", n] for n in range(600)])
@@ -96,14 +96,14 @@ def test_a5_several_pools_on_one_file_run_every_job_exactly_once(yard: Yard) -> 
     assert sorted(map(int, yard.traces("ran"))) == list(range(660))
 
 
-def test_p6_jobs_of_one_second_run_in_the_order_they_were_enqueued(yard: Yard) -> None:
+def test_jobs_of_one_second_run_in_the_order_they_were_enqueued(yard: Yard) -> None:
     ids = yard.calls("trace_in", [["ran", n] for n in range(100)])
     yard.pool(count=1)
     yard.completes(*ids)
     assert list(map(int, yard.traces("ran"))) == list(range(100))
 
 
-def test_p69_a_pause_takes_effect_in_the_middle_of_a_backlog(yard: Yard) -> None:
+def test_a_pause_takes_effect_in_the_middle_of_a_backlog(yard: Yard) -> None:
     yard.pool(count=2).started()
     yard.calls("in_and_out", [["log", 0.01]] * 200)
     yard.trace("log", 20)

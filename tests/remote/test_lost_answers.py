@@ -27,9 +27,7 @@ from .cutting import Cutting
 
 
 @BOTH
-def test_a58_a_turn_s_report_whose_answer_was_lost_counts_once(
-    engine: Engine, remote: Remote, cutting: Cutting
-) -> None:
+def test_a_turn_s_report_whose_answer_was_lost_counts_once(engine: Engine, remote: Remote, cutting: Cutting) -> None:
     (job,) = engine.enqueue([command()])
     pool = HandPool(remote)
     told = report(pool.claim_one(), "success")
@@ -42,7 +40,7 @@ def test_a58_a_turn_s_report_whose_answer_was_lost_counts_once(
 
 
 @BOTH
-def test_a58_a_claim_whose_answer_was_lost_goes_back_with_the_next_turn(
+def test_a_claim_whose_answer_was_lost_goes_back_with_the_next_turn(
     engine: Engine, remote: Remote, cutting: Cutting
 ) -> None:
     (job,) = engine.enqueue([command(max_attempts=1)])
@@ -57,9 +55,7 @@ def test_a58_a_claim_whose_answer_was_lost_goes_back_with_the_next_turn(
     assert times(engine, job.id, "completed") == 1
 
 
-def test_a58_a_turn_that_never_arrived_is_made_up_for_by_the_next(
-    engine: Engine, remote: Remote, cutting: Cutting
-) -> None:
+def test_a_turn_that_never_arrived_is_made_up_for_by_the_next(engine: Engine, remote: Remote, cutting: Cutting) -> None:
     (job,) = engine.enqueue([command()])
     pool = HandPool(remote)
     told = report(pool.claim_one(), "success")
@@ -71,7 +67,7 @@ def test_a58_a_turn_that_never_arrived_is_made_up_for_by_the_next(
     assert times(engine, job.id, "completed") == 1
 
 
-def test_a58_a_pool_is_registered_once_although_the_answer_was_lost(
+def test_a_pool_is_registered_once_although_the_answer_was_lost(
     engine: Engine, remote: Remote, cutting: Cutting
 ) -> None:
     other = HandPool(engine, pool_info("other", pid=1))
@@ -84,7 +80,7 @@ def test_a58_a_pool_is_registered_once_although_the_answer_was_lost(
 
 
 @pytest.mark.parametrize("queues", [None, ("own",)])
-def test_a58_a_pool_is_registered_once_also_if_it_gave_up_in_between_and_may_see_some_queues_only(
+def test_a_pool_is_registered_once_also_if_it_gave_up_in_between_and_may_see_some_queues_only(
     engine: Engine, cutting: Cutting, queues: tuple[str, ...] | None
 ) -> None:
     token = engine.create_token("w", "worker", queues=queues)[1]
@@ -109,7 +105,7 @@ def test_a58_a_pool_is_registered_once_also_if_it_gave_up_in_between_and_may_see
         remote.close()
 
 
-def test_a58_leaving_reaping_and_enqueuing_are_asked_again_by_themselves(
+def test_leaving_reaping_and_enqueuing_are_asked_again_by_themselves(
     engine: Engine, remote: Remote, cutting: Cutting
 ) -> None:
     cutting.cut("/v1/jobs/specs", times=2)
@@ -179,7 +175,7 @@ def worker(cutting: Cutting) -> Iterator[Worker]:
 
 
 @BOTH
-def test_a58_complete_is_answered_again_and_counts_once(engine: Engine, worker: Worker, cutting: Cutting) -> None:
+def test_complete_is_answered_again_and_counts_once(engine: Engine, worker: Worker, cutting: Cutting) -> None:
     (job,) = engine.enqueue([command()])
     path, mine = worker.claim()
     cutting.cut("/complete", times=2)
@@ -190,7 +186,7 @@ def test_a58_complete_is_answered_again_and_counts_once(engine: Engine, worker: 
     assert engine.job(job.id).state == "completed"
 
 
-def test_a58_fail_is_answered_again_even_after_another_worker_has_the_job(
+def test_fail_is_answered_again_even_after_another_worker_has_the_job(
     engine: Engine, worker: Worker, cutting: Cutting
 ) -> None:
     (job,) = engine.enqueue([command(max_attempts=3, backoff_base=1, backoff_cap_s=0.001)])
@@ -207,7 +203,7 @@ def test_a58_fail_is_answered_again_even_after_another_worker_has_the_job(
     assert times(engine, job.id, "completed") == 1
 
 
-def test_a58_a_run_that_was_given_up_is_refused_and_stays_so(engine: Engine, worker: Worker) -> None:
+def test_a_run_that_was_given_up_is_refused_and_stays_so(engine: Engine, worker: Worker) -> None:
     (job,) = engine.enqueue([command()])
     path, first = worker.claim()
     engine.reap(first["pool"], engine.pools()[0].beat)
@@ -221,7 +217,7 @@ def test_a58_a_run_that_was_given_up_is_refused_and_stays_so(engine: Engine, wor
     assert times(engine, job.id, "completed") == 1
 
 
-def test_a58_the_end_of_a_cancelled_job_is_answered_again(engine: Engine, worker: Worker, cutting: Cutting) -> None:
+def test_the_end_of_a_cancelled_job_is_answered_again(engine: Engine, worker: Worker, cutting: Cutting) -> None:
     (job,) = engine.enqueue([command()])
     path, mine = worker.claim()
     engine.cancel([job.id])
@@ -232,7 +228,7 @@ def test_a58_the_end_of_a_cancelled_job_is_answered_again(engine: Engine, worker
     assert (engine.job(job.id).pool, times(engine, job.id, "completed"), engine.pools()) == (None, 0, [])
 
 
-def test_a58_spawned_once_although_the_answer_was_lost(engine: Engine, worker: Worker, cutting: Cutting) -> None:
+def test_spawned_once_although_the_answer_was_lost(engine: Engine, worker: Worker, cutting: Cutting) -> None:
     (job,) = engine.enqueue([command()])
     path, mine = worker.claim()
     cutting.cut("/spawn", times=2)
@@ -246,7 +242,7 @@ def test_a58_spawned_once_although_the_answer_was_lost(engine: Engine, worker: W
     assert engine.job(job.id).children.total == 4
 
 
-def test_a58_a_claim_whose_answer_was_lost_strands_the_job_for_its_lease(
+def test_a_claim_whose_answer_was_lost_strands_the_job_for_its_lease(
     engine: Engine, worker: Worker, cutting: Cutting
 ) -> None:
     (job,) = engine.enqueue([command(max_attempts=1)])

@@ -43,7 +43,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Yard]]:
         yard.close()
 
 
-def test_p105_a_pool_outlives_an_outage_says_so_seldom_and_delivers_what_it_ran_meanwhile(
+def test_a_pool_outlives_an_outage_says_so_seldom_and_delivers_what_it_ran_meanwhile(
     make: Callable[..., Yard], proof: Callable[[float, float], float]
 ) -> None:
     yard = make()
@@ -90,7 +90,7 @@ def test_a_result_that_comes_after_the_pool_was_given_up_is_refused_and_the_pool
     yard.completes(yard.shell("true"))  # it works under a new name
 
 
-def test_x10_pools_here_and_behind_the_server_share_a_queue(make: Callable[..., Yard]) -> None:
+def test_pools_here_and_behind_the_server_share_a_queue(make: Callable[..., Yard]) -> None:
     """One order, one set of books, and whoever is killed on this host is recovered at once, not after its lease."""
     yard = make()
     yard.serve()
@@ -116,7 +116,7 @@ def test_x10_pools_here_and_behind_the_server_share_a_queue(make: Callable[..., 
     assert sorted((view.attempts, view.interruptions) for view in views) == [(1, 0), (1, 1)]
 
 
-def test_x10_a_pool_on_another_host_is_recovered_within_its_lease(make: Callable[..., Yard]) -> None:
+def test_a_pool_on_another_host_is_recovered_within_its_lease(make: Callable[..., Yard]) -> None:
     need_hosts()
     yard = make(heartbeat_seconds=BEAT_S, lock_lease_seconds=LEASE_S)
     _, text = yard.engine.create_token("worker", "worker")

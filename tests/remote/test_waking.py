@@ -78,7 +78,7 @@ Wait = Callable[[int], None]
 
 
 @BOTH
-def test_p73_a_job_that_another_process_writes_into_the_database_wakes_a_waiter_at_once(
+def test_a_job_that_another_process_writes_into_the_database_wakes_a_waiter_at_once(
     engine: Engine, make: Make, waiting: Wait, url: str
 ) -> None:
     waiter = make()

@@ -1,4 +1,4 @@
-"""A27: a backup of the living queue, through SQLite and nothing else."""
+"""A backup of the living queue, through SQLite and nothing else."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def integrity(path: str) -> list[tuple[object, ...]]:
         copy.close()
 
 
-def test_a27_a_backup_under_load_is_whole_and_a_kill_after_it_loses_nothing(
+def test_a_backup_under_load_is_whole_and_a_kill_after_it_loses_nothing(
     path: str, tmp_path: Path, opened: Callable[[str], Engine], proof: Callable[[int, int], int]
 ) -> None:
     engine = opened(path)
@@ -59,7 +59,7 @@ def test_a27_a_backup_under_load_is_whole_and_a_kill_after_it_loses_nothing(
     assert check_queue(copy, acknowledged=early) == []
 
 
-def test_a27_a_backup_ends_although_others_never_stop_writing(
+def test_a_backup_ends_although_others_never_stop_writing(
     path: str, tmp_path: Path, opened: Callable[[str], Engine]
 ) -> None:
     """It copies one moment: a commit in between does not start it over."""
@@ -142,7 +142,7 @@ def foreign_opens(code: str, path: str, tmp_path: Path) -> list[str]:
     return [match[0] for match in found if "O_NOFOLLOW" not in match["flags"]]
 
 
-def test_a27_nobody_but_sqlite_opens_the_database(path: str, tmp_path: Path) -> None:
+def test_nobody_but_sqlite_opens_the_database(path: str, tmp_path: Path) -> None:
     assert foreign_opens(BUSY_DAY, path, tmp_path) == []
 
 
@@ -151,7 +151,7 @@ def test_a_planted_copy_of_the_live_file_is_caught(path: str, tmp_path: Path) ->
     assert foreign_opens(copying, path, tmp_path)
 
 
-def test_p97_vacuum_gives_the_space_of_removed_jobs_back(path: str, opened: Callable[[str], Engine]) -> None:
+def test_vacuum_gives_the_space_of_removed_jobs_back(path: str, opened: Callable[[str], Engine]) -> None:
     engine = opened(path)
     made = engine.enqueue([command("x" * 100_000) for _ in range(100)])
     engine.remove([each.id for each in made], force=True)

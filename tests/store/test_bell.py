@@ -96,7 +96,7 @@ def test_a_bell_whose_directory_was_removed_is_silent(tmp_path: Path) -> None:
     bell.close()
 
 
-def test_p72_the_bell_rings_after_the_commit_never_before(path: str, opened: Callable[[str], Engine]) -> None:
+def test_the_bell_rings_after_the_commit_never_before(path: str, opened: Callable[[str], Engine]) -> None:
     writer, reader = opened(path), opened(path)
     pool = HandPool(reader)
     reader.wait(pool.id, None, 0)

@@ -1,4 +1,4 @@
-"""A23, A24: a disk that is full or fails, under a client and under a pool. Calls of the kernel fail by strace."""
+"""A disk that is full or fails, under a client and under a pool. Calls of the kernel fail by strace."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def suffer(path: str, inject: str, rounds: int) -> tuple[list[int], list[str]]:
 
 
 @pytest.mark.parametrize("when", ["3+47", "8+31", "1+73"])
-def test_a23_a_full_disk_is_an_error_to_the_caller_leaves_no_half_rows_and_passes(
+def test_a_full_disk_is_an_error_to_the_caller_leaves_no_half_rows_and_passes(
     path: str, opened: Callable[[str], Engine], when: str, proof: Callable[[int, int], int]
 ) -> None:
     opened(path).close()
@@ -48,7 +48,7 @@ def test_a23_a_full_disk_is_an_error_to_the_caller_leaves_no_half_rows_and_passe
     assert engine.store.dialect.problems() == []  # type: ignore[attr-defined]
 
 
-def test_a24_a_failed_fsync_is_no_acknowledgement_and_the_next_one_works(
+def test_a_failed_fsync_is_no_acknowledgement_and_the_next_one_works(
     path: str, opened: Callable[[str], Engine], proof: Callable[[int, int], int]
 ) -> None:
     opened(path).close()
@@ -63,7 +63,7 @@ def test_a24_a_failed_fsync_is_no_acknowledgement_and_the_next_one_works(
 
 @pytest.mark.parametrize("call", ["fdatasync", "pwrite64"])
 @pytest.mark.parametrize("when", ["5", "7+"])  # once; from then on for ever
-def test_a24_what_was_refused_is_not_there_after_a_crash_either(
+def test_what_was_refused_is_not_there_after_a_crash_either(
     path: str, opened: Callable[[str], Engine], call: str, when: str
 ) -> None:
     """SQLite itself takes a transaction whose fsync failed for committed, if a crash comes before the next one."""
@@ -130,7 +130,7 @@ FAULTS = {
 }
 
 
-def test_a23_a24_a_pool_whose_disk_fails_keeps_its_results_and_goes_on(
+def test_a_pool_whose_disk_fails_keeps_its_results_and_goes_on(
     tmp_path: Path, proof: Callable[[list[str], list[str]], list[str]]
 ) -> None:
     with Yard(tmp_path) as yard:
@@ -141,14 +141,14 @@ def test_a23_a24_a_pool_whose_disk_fails_keeps_its_results_and_goes_on(
         assert check_queue(yard.engine) == []
 
 
-def test_a23_a_pool_whose_files_may_not_grow_goes_on_when_they_may(tmp_path: Path) -> None:
+def test_a_pool_whose_files_may_not_grow_goes_on_when_they_may(tmp_path: Path) -> None:
     with Yard(tmp_path) as yard:
         pool = yard.pool(count=1, commands_only=True).started()
         suffers(yard, bounded(pool), pool, "the disk failed")
         assert pool.stop() == 0
 
 
-def test_a23_a_full_disk_stops_clients_and_pools_until_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_stops_clients_and_pools_until_there_is_room(tmp_path: Path) -> None:
     place = tmp_path / "disk"
     place.mkdir()
     with contextlib.ExitStack() as closing:
@@ -171,7 +171,7 @@ def test_a23_a_full_disk_stops_clients_and_pools_until_there_is_room(tmp_path: P
         assert pool.stop() == 0
 
 
-def test_a26_a_queue_on_a_full_or_read_only_disk_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_queue_on_a_full_or_read_only_disk_is_refused_in_one_line(tmp_path: Path) -> None:
     """By processes of their own: one that had it open would keep the disk busy."""
     path = tmp_path / "queue.db"
 
@@ -192,7 +192,7 @@ def test_a26_a_queue_on_a_full_or_read_only_disk_is_refused_in_one_line(tmp_path
         assert refusal() == f"{path} is on a read-only file system; mount it for writing"
 
 
-def test_a27_a_backup_onto_a_full_disk_says_so_and_leaves_nothing_there(
+def test_a_backup_onto_a_full_disk_says_so_and_leaves_nothing_there(
     path: str, opened: Callable[[str], Engine], tmp_path: Path
 ) -> None:
     engine = opened(path)

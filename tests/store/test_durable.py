@@ -1,4 +1,4 @@
-"""A1, A2: a job that was acknowledged is on disk, through every opener."""
+"""A job that was acknowledged is on disk, through every opener."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.kit.faults import Child
 from . import programs
 
 
-def test_a1_every_acknowledged_id_survives_a_kill(
+def test_every_acknowledged_id_survives_a_kill(
     path: str, opened: Callable[[str], Engine], proof: Callable[[int, int], int]
 ) -> None:
     acknowledged: list[int] = []
@@ -64,9 +64,7 @@ def test_a_planted_answer_before_the_commit_is_caught(path: str, opened: Callabl
 
 
 @pytest.mark.parametrize("point", ["store.after_begin", "enqueue.before_commit", "store.before_commit"])
-def test_a1_a_kill_before_the_commit_leaves_nothing_behind(
-    path: str, opened: Callable[[str], Engine], point: str
-) -> None:
+def test_a_kill_before_the_commit_leaves_nothing_behind(path: str, opened: Callable[[str], Engine], point: str) -> None:
     opened(path)
     with Child(programs.ONCE, path, failpoints={point: "kill"}) as client:
         assert client.end()[0] == -9
@@ -74,7 +72,7 @@ def test_a1_a_kill_before_the_commit_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("point", ["store.after_commit", "enqueue.after_commit"])
-def test_a1_a_kill_after_the_commit_keeps_the_job(path: str, opened: Callable[[str], Engine], point: str) -> None:
+def test_a_kill_after_the_commit_keeps_the_job(path: str, opened: Callable[[str], Engine], point: str) -> None:
     opened(path)
     with Child(programs.ONCE, path, failpoints={point: "kill"}) as client:
         assert client.end()[0] == -9
@@ -91,7 +89,7 @@ def assert_safe(pragmas: dict[str, object]) -> None:
     assert int(str(pragmas["busy_timeout"])) >= 5000
 
 
-def test_a2_every_opener_has_wal_full_foreign_keys_and_patience(path: str, opened: Callable[[str], Engine]) -> None:
+def test_every_opener_has_wal_full_foreign_keys_and_patience(path: str, opened: Callable[[str], Engine]) -> None:
     migrating = open_dialect(path)
     assert_safe({name: migrating.pragma(name) for name in PRAGMAS})
     migrate.migrate(migrating, database_id=env.new_database_id(), now=env.now())
@@ -106,7 +104,7 @@ def test_a2_every_opener_has_wal_full_foreign_keys_and_patience(path: str, opene
     reader.close()
 
 
-def test_a2_another_process_opens_it_just_as_safely(path: str) -> None:
+def test_another_process_opens_it_just_as_safely(path: str) -> None:
     code = f"""
 import json, sys
 from covey.open import open_engine

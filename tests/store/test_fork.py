@@ -1,4 +1,4 @@
-"""A28: a connection does not survive a fork, and says so."""
+"""A connection does not survive a fork, and says so."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERBS: dict[str, Callable[[Engine], object]] = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a28_an_engine_used_in_a_forked_child_is_refused_cleanly(real: Engine, verb: str) -> None:
+def test_an_engine_used_in_a_forked_child_is_refused_cleanly(real: Engine, verb: str) -> None:
     real.enqueue([command()])
     with pytest.raises(ForkError, match="open it anew after a fork") as raised:
         in_fork(lambda: VERBS[verb](real))
@@ -32,7 +32,7 @@ def test_a28_an_engine_used_in_a_forked_child_is_refused_cleanly(real: Engine, v
     assert real.status().counts["pending"] == 1
 
 
-def test_a28_a_child_may_open_the_queue_anew_and_the_parent_s_locks_stay(
+def test_a_child_may_open_the_queue_anew_and_the_parent_s_locks_stay(
     path: str, real: Engine, opened: Callable[[str], Engine]
 ) -> None:
     def work() -> int:
@@ -52,7 +52,7 @@ def test_a28_a_child_may_open_the_queue_anew_and_the_parent_s_locks_stay(
     assert ids == sorted(set(ids))
 
 
-def test_a28_a_child_that_ends_as_usual_takes_nothing_with_it(path: str, opened: Callable[[str], Engine]) -> None:
+def test_a_child_that_ends_as_usual_takes_nothing_with_it(path: str, opened: Callable[[str], Engine]) -> None:
     code = """
 import os, sys
 from covey.open import open_engine

@@ -88,7 +88,7 @@ engine.close()
     assert all(fair / 2 <= share <= fair * 2 for share in shares.values()), shares
 
 
-def test_a52_a_writer_stopped_inside_its_transaction_is_named_with_its_state(
+def test_a_writer_stopped_inside_its_transaction_is_named_with_its_state(
     path: str, opened: Callable[[str], Engine]
 ) -> None:
     opened(path)
@@ -187,7 +187,7 @@ def test_a_gate_follows_its_file_when_the_queue_was_deleted_and_made_anew(gate_p
             gate.enter(0.02)
 
 
-def test_p93_a_block_that_raises_leaves_no_transaction_and_no_lock(path: str, opened: Callable[[str], Engine]) -> None:
+def test_a_block_that_raises_leaves_no_transaction_and_no_lock(path: str, opened: Callable[[str], Engine]) -> None:
     one, two = opened(path), opened(path)
     for _ in range(3):
         with pytest.raises(ConstraintError), one.store.transaction():

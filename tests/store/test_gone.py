@@ -1,4 +1,4 @@
-"""A25: the file is unlinked, replaced or moved under running pools and a server. Nobody works on in silence."""
+"""The file is unlinked, replaced or moved under running pools and a server. Nobody works on in silence."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def counted(pool: RunningPool) -> int:
     return pool.said().count("the queue cannot be used")
 
 
-def test_a25_a_pool_whose_file_is_gone_or_another_ends_with_the_reason_and_stops_what_it_ran(
+def test_a_pool_whose_file_is_gone_or_another_ends_with_the_reason_and_stops_what_it_ran(
     yards: Callable[[str], Yard],
 ) -> None:
     faults = {fault: yards(fault.__name__) for fault in (unlink, replace, remove_directory)}
@@ -80,7 +80,7 @@ def test_a25_a_pool_whose_file_is_gone_or_another_ends_with_the_reason_and_stops
     stranger.close()
 
 
-def test_a25_a_pool_whose_file_is_moved_away_for_a_moment_goes_on(yards: Callable[[str], Yard]) -> None:
+def test_a_pool_whose_file_is_moved_away_for_a_moment_goes_on(yards: Callable[[str], Yard]) -> None:
     yard = yards("moved")
     pool = yard.pool(count=1, commands_only=True).started()
     yard.completes(yard.shell("true"))
@@ -93,7 +93,7 @@ def test_a25_a_pool_whose_file_is_moved_away_for_a_moment_goes_on(yards: Callabl
     assert pool.stop() == 0
 
 
-def test_a25_a_read_tells_nothing_of_a_file_that_is_gone(path: str, opened: Callable[[str], Engine]) -> None:
+def test_a_read_tells_nothing_of_a_file_that_is_gone(path: str, opened: Callable[[str], Engine]) -> None:
     engine = opened(path)
     (made,) = engine.enqueue([command()])
     os.unlink(path)
@@ -112,7 +112,7 @@ def answer(url: str) -> int:
 
 
 @pytest.mark.parametrize("fault", [unlink, replace])
-def test_a25_a_server_whose_file_is_gone_says_so_and_serves_no_other(
+def test_a_server_whose_file_is_gone_says_so_and_serves_no_other(
     yards: Callable[[str], Yard], fault: Callable[[Yard], None]
 ) -> None:
     yard = yards("served")

@@ -1,4 +1,4 @@
-"""A9: jobs whose pool's row has vanished."""
+"""Jobs whose pool's row has vanished."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from covey.engine.engine import Engine
 from tests.kit import HandPool, command
 
 
-def test_a9_jobs_of_a_pool_whose_row_is_gone_are_found_and_handed_back(engine: Engine, pool: HandPool) -> None:
+def test_jobs_of_a_pool_whose_row_is_gone_are_found_and_handed_back(engine: Engine, pool: HandPool) -> None:
     (made,) = engine.enqueue([command()])
     pool.claim_one()
     with engine.store.transaction():

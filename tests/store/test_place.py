@@ -1,4 +1,4 @@
-"""A25, A26, A29: where the file is, whose it is, and whether it is still there."""
+"""Where the file is, whose it is, and whether it is still there."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def remove_directory(path: str) -> None:
 
 
 @pytest.mark.parametrize("vanish", [unlink, replace, remove_directory])
-def test_a25_nothing_is_acknowledged_once_the_file_is_gone_or_another(
+def test_nothing_is_acknowledged_once_the_file_is_gone_or_another(
     tmp_path: Path, opened: Callable[[str], Engine], vanish: Callable[[str], None]
 ) -> None:
     (tmp_path / "place").mkdir()
@@ -59,7 +59,7 @@ def test_a25_nothing_is_acknowledged_once_the_file_is_gone_or_another(
         one_line(refusal.value)
 
 
-def test_a25_a_file_that_vanishes_inside_the_transaction_is_noticed_before_the_commit(
+def test_a_file_that_vanishes_inside_the_transaction_is_noticed_before_the_commit(
     path: str, opened: Callable[[str], Engine]
 ) -> None:
     engine = opened(path)
@@ -103,7 +103,7 @@ def enqueue_at(path: Path) -> Callable[[], object]:
     return lambda: open_engine(str(path)).enqueue([command()])
 
 
-def test_a26_a_read_only_file_is_refused_in_one_line(shared: Path) -> None:
+def test_a_read_only_file_is_refused_in_one_line(shared: Path) -> None:
     path = shared / "queue.db"
     open_engine(str(path)).close()
     for each in [shared, *shared.rglob("*")]:
@@ -111,14 +111,14 @@ def test_a26_a_read_only_file_is_refused_in_one_line(shared: Path) -> None:
     assert str(path) in str(as_nobody(enqueue_at(path)))
 
 
-def test_a26_a_read_only_directory_is_refused_in_one_line(shared: Path) -> None:
+def test_a_read_only_directory_is_refused_in_one_line(shared: Path) -> None:
     (shared / "locked").mkdir(mode=0o555)
     path = shared / "locked" / "queue.db"
     assert str(path) in str(as_nobody(enqueue_at(path)))
     assert list((shared / "locked").iterdir()) == []
 
 
-def test_a26_somebody_else_s_queue_is_refused_in_one_line(shared: Path) -> None:
+def test_somebody_else_s_queue_is_refused_in_one_line(shared: Path) -> None:
     path = shared / "queue.db"
     open_engine(str(path)).close()
     for each in shared.rglob("*"):
@@ -126,13 +126,13 @@ def test_a26_somebody_else_s_queue_is_refused_in_one_line(shared: Path) -> None:
     assert str(path) in str(as_nobody(enqueue_at(path)))
 
 
-def test_a26_a_missing_directory_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_directory_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no directory") as refusal:
         open_engine(str(tmp_path / "none" / "queue.db"))
     one_line(refusal.value)
 
 
-def test_a26_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(b"these are notes, not a database\n" * 200)
     with pytest.raises(StoreError, match="not a SQLite database") as refusal:
@@ -142,13 +142,13 @@ def test_a26_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: P
     assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_a26_a_directory_instead_of_a_file_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_directory_instead_of_a_file_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is a directory") as refusal:
         open_engine(str(tmp_path))
     one_line(refusal.value)
 
 
-def test_a26_a_file_locked_by_another_program_is_refused_in_one_line(path: str) -> None:
+def test_a_file_locked_by_another_program_is_refused_in_one_line(path: str) -> None:
     open_engine(path).close()
     other = apsw.Connection(path)
     other.execute("pragma journal_mode = delete; begin exclusive").fetchall()
@@ -160,7 +160,7 @@ def test_a26_a_file_locked_by_another_program_is_refused_in_one_line(path: str) 
         other.close()
 
 
-def test_a26_a_command_says_it_in_one_line_and_exits_with_an_error(tmp_path: Path) -> None:
+def test_a_command_says_it_in_one_line_and_exits_with_an_error(tmp_path: Path) -> None:
     with Child(programs.ONCE, tmp_path / "none" / "queue.db") as child:
         code, out, err = child.end()
     assert (code, len(out.splitlines()), err) == (1, 1, "")
@@ -179,7 +179,7 @@ def test_a_strange_url_is_refused_in_one_line(url: str) -> None:
     one_line(refusal.value)
 
 
-def test_p88_every_spelling_of_a_path_is_the_same_queue(
+def test_every_spelling_of_a_path_is_the_same_queue(
     tmp_path: Path, opened: Callable[[str], Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -214,7 +214,7 @@ broken line
         ("elsewhere", "ext4"),
     ],
 )
-def test_a29_a_network_file_system_is_recognised_and_refused(
+def test_a_network_file_system_is_recognised_and_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, kind: str
 ) -> None:
     (tmp_path / "mounts").write_text(MOUNTS.format(at=tmp_path))

@@ -1,4 +1,4 @@
-"""A3: which SQLite is safe in WAL mode."""
+"""Which SQLite is safe in WAL mode."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from covey.store.sqlite.database import version_problem
         ("3.45.0", "bad"),
     ],
 )
-def test_a3_the_version_gate_knows_the_wal_reset_bug(version: str, verdict: str) -> None:
+def test_the_version_gate_knows_the_wal_reset_bug(version: str, verdict: str) -> None:
     problem = version_problem(version)
     assert (problem[0] if problem else "ok") == verdict
     assert problem is None or version in problem[1]
 
 
-def test_a3_the_library_in_use_is_a_good_one() -> None:
+def test_the_library_in_use_is_a_good_one() -> None:
     assert version_problem(apsw.sqlite_lib_version()) is None

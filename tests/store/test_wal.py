@@ -1,4 +1,4 @@
-"""A30: a reader that holds a snapshot makes the log grow, and it shrinks again."""
+"""A reader that holds a snapshot makes the log grow, and it shrinks again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from covey.engine.engine import Engine
 from tests.kit import command
 
 
-def test_a30_the_write_ahead_log_shrinks_again_after_a_long_reader(
+def test_the_write_ahead_log_shrinks_again_after_a_long_reader(
     path: str, opened: Callable[[str], Engine], proof: Callable[[int, int], int]
 ) -> None:
     writer, reader = opened(path), opened(path)
@@ -26,14 +26,14 @@ def test_a30_the_write_ahead_log_shrinks_again_after_a_long_reader(
     assert os.path.getsize(wal) <= limit
 
 
-def test_a30_an_undisturbed_log_stays_small(path: str, opened: Callable[[str], Engine]) -> None:
+def test_an_undisturbed_log_stays_small(path: str, opened: Callable[[str], Engine]) -> None:
     writer = opened(path)
     for _ in range(60):
         writer.enqueue([command("x" * 100_000) for _ in range(10)])
     assert os.path.getsize(f"{path}-wal") <= 32 << 20
 
 
-def test_p95_a_reader_sees_one_moment_while_writers_go_on(path: str, opened: Callable[[str], Engine]) -> None:
+def test_a_reader_sees_one_moment_while_writers_go_on(path: str, opened: Callable[[str], Engine]) -> None:
     writer, reader = opened(path), opened(path)
     writer.enqueue([command()])
     with reader.store.snapshot():

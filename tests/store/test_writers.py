@@ -1,4 +1,4 @@
-"""A4, A5, A8: many writers, one truth."""
+"""Many writers, one truth."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read_then_write(path: str, opened: Callable[[str], Engine], threads: int, ro
     return problems
 
 
-def test_a4_no_reader_that_turns_writer_ever_meets_a_stale_snapshot(
+def test_no_reader_that_turns_writer_ever_meets_a_stale_snapshot(
     path: str, opened: Callable[[str], Engine], proof: Callable[[int, int], int]
 ) -> None:
     assert read_then_write(path, opened, 8, proof(60, 2000)) == []
@@ -77,7 +77,7 @@ def test_a_planted_deferred_begin_is_caught(
     assert read_then_write(path, opened, 4, 200)
 
 
-def test_a4_the_code_has_no_bare_begin() -> None:
+def test_the_code_has_no_bare_begin() -> None:
     bare = []
     for file in Path(covey.__file__).parent.rglob("*.py"):
         if file.name == "postgres.py":
@@ -95,7 +95,7 @@ def test_a4_the_code_has_no_bare_begin() -> None:
     assert [name for name, text in texts.items() if '"begin deferred"' in text] == ["sqlite.py"]
 
 
-def test_a5_many_processes_claim_each_job_exactly_once(
+def test_many_processes_claim_each_job_exactly_once(
     path: str, opened: Callable[[str], Engine], proof: Callable[[int, int], int]
 ) -> None:
     engine = opened(path)
@@ -114,11 +114,11 @@ def test_a5_many_processes_claim_each_job_exactly_once(
     times = Counter(id for share in shares for id in share)
     assert times == Counter(ids)
     assert engine.status().counts["completed"] == len(ids)
-    assert min(map(len, shares)) > 0  # P1: nobody stands idle while there is work
+    assert min(map(len, shares)) > 0  # nobody stands idle while there is work
     assert check_queue(engine, acknowledged=ids) == []
 
 
-def test_a8_a_reaper_and_a_completion_never_undo_each_other(
+def test_a_reaper_and_a_completion_never_undo_each_other(
     path: str, opened: Callable[[str], Engine], proof: Callable[[int, int], int]
 ) -> None:
     """The reaper has looked; then, in every order, the pool completes or the job is claimed anew; then it reaps."""
@@ -148,7 +148,7 @@ def test_a8_a_reaper_and_a_completion_never_undo_each_other(
             engine.leave(pool.id)
 
 
-def test_a8_reaper_and_pool_race_in_threads_and_the_job_ends_one_way(
+def test_reaper_and_pool_race_in_threads_and_the_job_ends_one_way(
     path: str, opened: Callable[[str], Engine], proof: Callable[[int, int], int]
 ) -> None:
     engine, reaper = opened(path), opened(path)

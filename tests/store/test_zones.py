@@ -1,4 +1,4 @@
-"""A11, P17: the lease and due tests hold wherever the clock hangs."""
+"""The lease and due tests hold wherever the clock hangs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def start(zone: str, temp: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def test_a11_p17_the_lease_suite_passes_in_every_time_zone(
+def test_the_lease_suite_passes_in_every_time_zone(
     tmp_path: Path, proof: Callable[[tuple[str, ...], tuple[str, ...]], tuple[str, ...]]
 ) -> None:
     (tmp_path / "America").mkdir()

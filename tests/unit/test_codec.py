@@ -19,7 +19,7 @@ values = some.recursive(
 
 
 @given(values)
-def test_a17_an_accepted_value_comes_back_equal_and_is_json_for_everybody(value: object) -> None:
+def test_an_accepted_value_comes_back_equal_and_is_json_for_everybody(value: object) -> None:
     try:
         text = codec.encode(value, what="value")
     except InvalidInput:
@@ -30,7 +30,7 @@ def test_a17_an_accepted_value_comes_back_equal_and_is_json_for_everybody(value:
 
 
 @given(some.text(some.characters(codec=None), max_size=50))
-def test_a17_cleaned_text_can_always_be_stored(text: str) -> None:
+def test_cleaned_text_can_always_be_stored(text: str) -> None:
     cleaned = codec.clean(text)
     cleaned.encode()
     assert "\x00" not in cleaned
@@ -38,7 +38,7 @@ def test_a17_cleaned_text_can_always_be_stored(text: str) -> None:
 
 
 @given(some.binary(max_size=50))
-def test_a65_printable_output_is_always_valid_text(data: bytes) -> None:
+def test_printable_output_is_always_valid_text(data: bytes) -> None:
     json.dumps(codec.printable(data), ensure_ascii=False).encode()
     assert "\x00" not in codec.printable(data)
 

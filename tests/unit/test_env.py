@@ -13,7 +13,7 @@ from covey.testing import until
 from tests.kit.faults import Child, failpoint
 
 
-def test_p24_a_process_is_known_by_its_pid_and_its_start() -> None:
+def test_a_process_is_known_by_its_pid_and_its_start() -> None:
     ticks = env.start_ticks(os.getpid())
     assert ticks is not None
     assert env.alive(os.getpid(), ticks)
@@ -50,5 +50,5 @@ def test_the_boot_names_one_pid_namespace() -> None:
     assert ":" in env.boot()
 
 
-def test_p30_database_ids_differ() -> None:
+def test_database_ids_differ() -> None:
     assert len({env.new_database_id() for _ in range(1000)}) == 1000

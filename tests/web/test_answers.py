@@ -197,7 +197,7 @@ def payload(size: int) -> dict[str, Any]:
     return {"jobs": [{"task": "m.f", "args": [text]}]}
 
 
-def test_a19_a_payload_at_the_limit_is_stored_and_one_byte_more_is_not(house: House) -> None:
+def test_a_payload_at_the_limit_is_stored_and_one_byte_more_is_not(house: House) -> None:
     before = house.version()
     over = house.ask("POST", "/v1/jobs", payload(MAX_PAYLOAD + 1))
     assert (over.status, over.code) == (413, "too_large")

@@ -1,4 +1,4 @@
-"""A85, A86: what is too large or too slow is cut, and nobody else notices."""
+"""What is too large or too slow is cut, and nobody else notices."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def flood(connection: socket.socket, *, chunked: bool) -> bytes:
     return answer(connection)
 
 
-def test_a85_what_is_too_large_is_refused_and_costs_no_memory(server: Running) -> None:
+def test_what_is_too_large_is_refused_and_costs_no_memory(server: Running) -> None:
     ask(server.port, "POST", "/v1/jobs/find", {})  # its engines are open
     before = server.memory
     cases = [
@@ -99,7 +99,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proof: Callable[..., 
         served.close()
 
 
-def test_a86_slow_senders_are_cut_and_hold_nobody_up(quick: int, proof: Callable[..., float]) -> None:
+def test_slow_senders_are_cut_and_hold_nobody_up(quick: int, proof: Callable[..., float]) -> None:
     count, patience_s = int(proof(60, 500)), proof(8.0, 15.0)
     slow = [connected(quick, b"GET /health HTTP/1.1\r\nHost: loc") for _ in range(count)]
     begun = [

@@ -1,4 +1,4 @@
-"""A84: no name, key or number leads to a file outside, neither as it is asked nor as it was stored."""
+"""No name, key or number leads to a file outside, neither as it is asked nor as it was stored."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def outside(house: House, opened: set[str]) -> set[str]:
     return {path for path in opened if len(path) > 3 and not path.startswith(ours) and path != mine}
 
 
-def test_a84_no_name_in_a_path_leads_outside(house: House, opened: set[str]) -> None:
+def test_no_name_in_a_path_leads_outside(house: House, opened: set[str]) -> None:
     before = house.version()
     for endpoint in ROUTES:
         if "{" not in endpoint.path or endpoint.name in ("set_queue", "pause", "resume"):
@@ -87,7 +87,7 @@ def test_a84_no_name_in_a_path_leads_outside(house: House, opened: set[str]) -> 
     assert not outside(house, opened)
 
 
-def test_a84_names_of_queues_are_names_and_nothing_else(house: House, opened: set[str], tmp_path: Path) -> None:
+def test_names_of_queues_are_names_and_nothing_else(house: House, opened: set[str], tmp_path: Path) -> None:
     files = sorted(os.listdir(tmp_path))
     for climb in CLIMBS:
         for verb, body in (("PATCH", {"concurrency": 1}), ("POST", {})):
@@ -100,7 +100,7 @@ def test_a84_names_of_queues_are_names_and_nothing_else(house: House, opened: se
 STORED = ["../../secret", "/etc/passwd", "..%2fsecret", "1.0.out", "a/../../secret", "$(cat secret)", "%00", "~root"]
 
 
-def test_a84_what_was_stored_leads_nowhere_either(house: House, opened: set[str], tmp_path: Path) -> None:
+def test_what_was_stored_leads_nowhere_either(house: House, opened: set[str], tmp_path: Path) -> None:
     files = sorted(os.listdir(tmp_path))
     for name in STORED:
         fields = {"key": name, "batch": name, "labels": {name: name}, "unique_key": name, "cwd": name}
@@ -123,7 +123,7 @@ def test_a84_what_was_stored_leads_nowhere_either(house: House, opened: set[str]
 
 
 @pytest.mark.parametrize("fence", ["../../secret", "-1", "1" * 300, "1e2", "%00", "0/../../secret"])
-def test_a84_the_number_of_a_run_is_a_number(house: House, opened: set[str], fence: str) -> None:
+def test_the_number_of_a_run_is_a_number(house: House, opened: set[str], fence: str) -> None:
     job, _, _ = house.jobs["own"]
     said = house.ask("GET", f"/v1/jobs/{job}/output?fence={fence}")
     assert said.status == 400 or said.json["stdout"] == ""
@@ -137,7 +137,7 @@ def plant(house: House, name: str, target: str) -> Path:
     return live / name
 
 
-def test_a84_a_link_in_the_live_directory_is_not_followed(house: House, tmp_path: Path) -> None:
+def test_a_link_in_the_live_directory_is_not_followed(house: House, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text(SECRET)
     job, pool, fence = house.jobs["own"]
@@ -153,7 +153,7 @@ def test_a84_a_link_in_the_live_directory_is_not_followed(house: House, tmp_path
     assert attempt is None or SECRET not in attempt.stdout
 
 
-def test_a84_nor_a_link_where_a_full_file_is_put_together(house: House, tmp_path: Path) -> None:
+def test_nor_a_link_where_a_full_file_is_put_together(house: House, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text(SECRET)
     job, pool, fence = house.jobs["own"]
@@ -165,7 +165,7 @@ def test_a84_nor_a_link_where_a_full_file_is_put_together(house: House, tmp_path
     assert len(house.ask("GET", f"/v1/jobs/{job}/output").json["stdout"]) > 1 << 20
 
 
-def test_a84_a_pipe_in_the_live_directory_makes_nobody_wait(house: House) -> None:
+def test_a_pipe_in_the_live_directory_makes_nobody_wait(house: House) -> None:
     job, pool, fence = house.jobs["own"]
     live = Path(house.engine.store.dialect.side, "live")
     live.mkdir(exist_ok=True)

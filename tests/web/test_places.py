@@ -1,4 +1,4 @@
-"""A82, A83: somebody else's page may not ask, and nobody reaches us by somebody else's name."""
+"""Somebody else's page may not ask, and nobody reaches us by somebody else's name."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FOREIGN_HOSTS = [
 ]
 
 
-def test_a82_a_foreign_page_changes_nothing(house: House) -> None:
+def test_a_foreign_page_changes_nothing(house: House) -> None:
     before = house.version()
     for endpoint in ROUTES:
         path = house.example(endpoint).path
@@ -66,7 +66,7 @@ def test_a82_a_foreign_page_changes_nothing(house: House) -> None:
     assert house.version() == before
 
 
-def test_a82_nor_on_a_path_that_is_not_there(house: House) -> None:
+def test_nor_on_a_path_that_is_not_there(house: House) -> None:
     assert house.ask("POST", "/nowhere", headers=FOREIGN_PAGES[0]).status == 403
 
 
@@ -87,7 +87,7 @@ def test_no_answer_may_be_read_framed_or_kept_by_another_page(house: House) -> N
         assert not [name for name in said.headers if name.startswith("access-control")]
 
 
-def test_a83_nobody_reaches_any_route_by_another_name(house: House) -> None:
+def test_nobody_reaches_any_route_by_another_name(house: House) -> None:
     before = house.version()
     for endpoint in ROUTES:
         for host in (*FOREIGN_HOSTS, None):
@@ -102,7 +102,7 @@ def test_a83_nobody_reaches_any_route_by_another_name(house: House) -> None:
 @pytest.mark.parametrize(
     "host", ["localhost", "LocalHost:1", "127.0.0.1", "127.0.0.1:8765", "[::1]", "[::1]:8765", "box.example:80"]
 )
-def test_a83_names_that_are_ours(tmp_path: Path, host: str) -> None:
+def test_names_that_are_ours(tmp_path: Path, host: str) -> None:
     with open_house(tmp_path / "queue.db", names=["Box.example", ""]) as house:
         assert house.ask("GET", "/health", host=host).status == 200
         assert house.ask("GET", "/health", host="").status == 421
@@ -145,7 +145,7 @@ ABSOLUTE = [  # (request line's target, Host) → whether that is us
 ]
 
 
-def test_a83_a_host_in_the_request_line_is_the_one_that_is_meant(tmp_path: Path) -> None:
+def test_a_host_in_the_request_line_is_the_one_that_is_meant(tmp_path: Path) -> None:
     served = Served(lambda: open_engine(str(tmp_path / "queue.db")), socket=True)
     try:
         port = int(served.url.rpartition(":")[2])

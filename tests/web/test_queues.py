@@ -1,4 +1,4 @@
-"""A81: a token for some queues neither sees nor changes, claims from or spawns into another one, by any route."""
+"""A token for some queues neither sees nor changes, claims from or spawns into another one, by any route."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def limited(guarded: House) -> dict[str, str]:
     return {role: guarded.token(role, "own") for role in ("read", "client", "worker")}
 
 
-def test_a81_every_example_of_the_other_queue_is_refused(guarded: House, limited: dict[str, str]) -> None:
+def test_every_example_of_the_other_queue_is_refused(guarded: House, limited: dict[str, str]) -> None:
     """The same requests succeed for the own queue, with the same tokens."""
     before = guarded.version()
     tried = 0

@@ -1,4 +1,4 @@
-"""A81: every route, generated from the table and from the OpenAPI document, refuses who may not."""
+"""Every route, generated from the table and from the OpenAPI document, refuses who may not."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_every_example_succeeds_for_an_admin(guarded: House) -> None:
         assert said.status == 200, (endpoint.name, said)
 
 
-def test_a81_nobody_comes_in_without_a_good_token(guarded: House) -> None:
+def test_nobody_comes_in_without_a_good_token(guarded: House) -> None:
     expired = guarded.token("admin", expires_s=0.001)
     revoked = guarded.token("admin")
     guarded.engine.revoke_token(2)
@@ -83,7 +83,7 @@ def test_a81_nobody_comes_in_without_a_good_token(guarded: House) -> None:
     assert guarded.version() == before, "something was written"
 
 
-def test_a81_a_role_that_is_not_enough_is_refused_everywhere(guarded: House) -> None:
+def test_a_role_that_is_not_enough_is_refused_everywhere(guarded: House) -> None:
     made: dict[Role, str] = {role: guarded.token(role) for role in ROLES}
     before = guarded.version()
     refused = 0

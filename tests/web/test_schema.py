@@ -1,4 +1,4 @@
-"""A89: schemathesis asks everything that the OpenAPI document allows, and much that it does not: no 5xx, no lie."""
+"""Schemathesis asks everything that the OpenAPI document allows, and much that it does not: no 5xx, no lie."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ checks.positive_data_acceptance.enabled = false
         ("examples,fuzzing,stateful", ["--exclude-checks", "positive_data_acceptance"]),
     ],
 )
-def test_a89_no_request_makes_the_server_fail_or_break_its_word(
+def test_no_request_makes_the_server_fail_or_break_its_word(
     tmp_path: Path, proof: Callable[[int, int], int], phases: str, more: list[str]
 ) -> None:
     mode = ("positive", "all")[proof(0, 1)] if phases == "coverage" else "all"

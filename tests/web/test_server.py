@@ -194,7 +194,7 @@ def connections(server: Running) -> int:
 # ── A87 ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a87_a_token_is_nowhere_but_in_its_owners_hands(tmp_path: Path) -> None:
+def test_a_token_is_nowhere_but_in_its_owners_hands(tmp_path: Path) -> None:
     """Not in the log, in errors, in arguments or environments, nor in the database and the files beside it."""
     from .process import environ_and_arguments
 
@@ -247,7 +247,7 @@ def test_a87_a_token_is_nowhere_but_in_its_owners_hands(tmp_path: Path) -> None:
         assert secret.encode() not in kept, [each for each in files if secret.encode() in each.read_bytes()]
 
 
-def test_a87_the_comparison_decides_in_constant_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_comparison_decides_in_constant_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever hmac.compare_digest says is what counts, and it is asked about every token, known or not."""
     from covey.core import tokens
 

@@ -1,4 +1,4 @@
-"""A88: whoever stops listening gives everything back; not more than so many listen at a time."""
+"""Whoever stops listening gives everything back; not more than so many listen at a time."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def listeners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proof: Callable[.
 
 
 @pytest.mark.parametrize("ending", ["before the first byte", "midway", "by a reset"])
-def test_a88_listeners_that_leave_give_everything_back(
+def test_listeners_that_leave_give_everything_back(
     listeners: Listeners, proof: Callable[[int, int], int], ending: str
 ) -> None:
     for _ in range(proof(40, 1000) // 20):
@@ -103,7 +103,7 @@ def test_a88_listeners_that_leave_give_everything_back(
     until(listeners.at_base, WITHIN_S, f"back to base: {listeners._base}, {listeners._held()}")
 
 
-def test_a88_readers_that_freeze_give_everything_back(listeners: Listeners, proof: Callable[[int, int], int]) -> None:
+def test_readers_that_freeze_give_everything_back(listeners: Listeners, proof: Callable[[int, int], int]) -> None:
     frozen = [listeners.listen(SO_RCVBUF=4096) for _ in range(proof(5, 90))]
     until(lambda: len(listeners.served.app._streams._open) == len(frozen), WITHIN_S)
     try:
@@ -120,7 +120,7 @@ def test_a88_readers_that_freeze_give_everything_back(listeners: Listeners, proo
     until(listeners.at_base, WITHIN_S, f"back to base: {listeners._base}, {listeners._held()}")
 
 
-def test_a88_the_cap_is_a_503_and_a_place_that_is_free_is_given_again(
+def test_the_cap_is_a_503_and_a_place_that_is_free_is_given_again(
     listeners: Listeners, monkeypatch: pytest.MonkeyPatch, proof: Callable[[int, int], int]
 ) -> None:
     monkeypatch.setattr(stream, "MOST", most := proof(5, 100))

@@ -94,7 +94,7 @@ def test_a_command_that_runs_out_of_memory_says_so_and_its_container_lives_on(
     pool.stop()
 
 
-def test_a59_a_killed_container_is_replaced_and_its_job_runs_again(
+def test_a_killed_container_is_replaced_and_its_job_runs_again(
     yard: HarbourYard, docker: RealEngine, tmp_path: Path
 ) -> None:
     supervise(yard, "--worker", "default=1")
@@ -110,7 +110,7 @@ def test_a59_a_killed_container_is_replaced_and_its_job_runs_again(
     assert first not in docker.ours(yard)
 
 
-def test_a59_a_container_whose_pool_is_killed_for_lack_of_memory_is_reported_as_such(
+def test_a_container_whose_pool_is_killed_for_lack_of_memory_is_reported_as_such(
     yard: HarbourYard, docker: RealEngine
 ) -> None:
     """The kernel is told to take the pool: by itself it takes the largest."""
@@ -124,7 +124,7 @@ def test_a59_a_container_whose_pool_is_killed_for_lack_of_memory_is_reported_as_
     assert interruptions(yard, job) == ["its pool was lost: its container ran out of memory (OOM-killed)"]
 
 
-def test_a59_what_a_killed_supervisor_left_is_removed_at_the_next_start(yard: HarbourYard, docker: RealEngine) -> None:
+def test_what_a_killed_supervisor_left_is_removed_at_the_next_start(yard: HarbourYard, docker: RealEngine) -> None:
     first = supervise(yard, "--worker", "default=2")
     job = yard.shell("sleep 1000", cwd="/")
     yard.runs(job)
@@ -145,7 +145,7 @@ def test_a59_what_a_killed_supervisor_left_is_removed_at_the_next_start(yard: Ha
     assert docker.ours(yard) == []
 
 
-def test_a59_worker_reap_removes_what_a_killed_supervisor_left(yard: HarbourYard, docker: RealEngine) -> None:
+def test_worker_reap_removes_what_a_killed_supervisor_left(yard: HarbourYard, docker: RealEngine) -> None:
     pool = supervise(yard, "--worker", "default=1")
     pool.kill()
     told = yard.run("worker", "reap")
