@@ -73,9 +73,10 @@ def test_with_a_held_snapshot_claims_do_not_pass_what_is_dead(
     engine: Engine, server: Server | Given, queues: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same, counted instead of timed. What is slow and what is long is scaled down and lasts for the whole test."""
-    for name, value in {"SLOW_S": -1.0, "JOB_S": 0.0, "LONG": 500, "LASTS_S": 60.0, "SHARE": 1_000_000}.items():
+    lasts = {"LASTS_S": 600.0, "SHARE": 1_000_000, "SHORTCUT_S": 600.0}
+    for name, value in {"SLOW_S": -1.0, "JOB_S": 0.0, "LONG": 500, **lasts}.items():
         monkeypatch.setattr(dead_entries, name, value)
-    monkeypatch.setattr(ready, "LASTS_S", 60.0)
+    monkeypatch.setattr(ready, "LASTS_S", 600.0)
     pool, dead = HandPool(engine), 5000
     with long_transaction(server):
         churn(engine, pool, dead, queues)

@@ -60,8 +60,8 @@ class Listeners:
         """Slots, tasks and descriptors: nothing more than before anybody listened."""
         *held, files = self._held()
         *base, before = self._base
-        # A thread of the hub may open the journal only now: two files at most, whatever the number of streams.
-        return held <= base and files <= before + 2
+        # Threads may open the journal only now: fewer files than there are streams in the smallest crowd.
+        return held <= base and files <= before + 4
 
     def listen(self, **options: int) -> socket.socket:
         return connected(self.port, head("GET", f"/v1/stream?job={self.job}"), **options)
