@@ -49,7 +49,6 @@ class Server:
     ) -> None:
         self.directory = tempfile.mkdtemp(prefix="covey-pg-", dir=_short_temp())
         self.data = os.path.join(self.directory, "data")
-        self.port = _free_port()
         self._options = [*(FAST if fast else ()), *options]
         self._addresses = ["127.0.0.1", *([network[0]] if network else ())]
         self._user = _unprivileged() if os.getuid() == 0 else None
@@ -61,7 +60,18 @@ class Server:
         if network:
             with open(os.path.join(self.data, "pg_hba.conf"), "a") as rules:
                 rules.write(f"host all all {network[1]} trust\n")
-        self.start()
+        self._start_on_a_free_port()
+
+    def _start_on_a_free_port(self, tries: int = 5) -> None:
+        """Between the look at a port and the start somebody else on this machine may have taken it."""
+        while True:
+            self.port = _free_port()
+            try:
+                return self.start()
+            except AssertionError:
+                tries -= 1
+                if not tries:
+                    raise
 
     def start(self) -> None:
         """Not as a child of ours: tests count their children."""

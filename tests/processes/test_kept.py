@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
@@ -68,5 +69,8 @@ def test_a_worker_hears_no_more_of_those_that_it_keeps_than_it_can(yard: Yard) -
 
 
 def _pipes(worker: int) -> list[str]:
-    links = [os.readlink(f"/proc/{worker}/fd/{fd}") for fd in os.listdir(f"/proc/{worker}/fd")]
+    links: list[str] = []
+    for fd in os.listdir(f"/proc/{worker}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            links.append(os.readlink(f"/proc/{worker}/fd/{fd}"))
     return sorted(link for link in links if link.startswith("pipe:"))
