@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from covey.core.model import KINDS, Claim, Held, Kind, Outcome, PoolInfo, Reply, Report, Spawn, Turn, Want
+from covey.core.model import KINDS, Capacity, Claim, Held, Kind, Outcome, PoolInfo, Reply, Report, Spawn, Turn
 from covey.core.ports import Source
 
 from .factories import pool_info
@@ -31,12 +31,12 @@ class HandPool:
         idle: bool = True,
         bound: int | None = None,
         held: Sequence[Held | Claim] | None = None,
-        wants: list[Want] | None = None,
+        wants: list[Capacity] | None = None,
         **fields: Any,
     ) -> Turn:
         """The next turn, for somebody else to hand in."""
         self.number += 1
-        wanted = Want(
+        wanted = Capacity(
             queues=self.info.queues,
             places=dict.fromkeys(self.info.kinds, want) if places is None else places,
             limit=want,

@@ -209,8 +209,8 @@ class Held(Struct, array_like=True):
     fence: int
 
 
-class Want(Struct, frozen=True):
-    """What a pool, or one worker type of it, would take now: free places per kind, and how many in all."""
+class Capacity(Struct, frozen=True):
+    """How many more jobs of each kind a pool, or one worker type of it, can take now, and how many in all."""
 
     queues: tuple[str, ...] | None  # None = every queue
     places: dict[str, int]
@@ -311,7 +311,7 @@ class Turn(Struct, kw_only=True):
     database_id: str
     number: int
     reports: Annotated[list[Report], Meta(max_length=MAX_REPORTS)] = []
-    wants: Annotated[list[Want], Meta(max_length=MAX_REPORTS)] = []  # one per worker type; none while it stops
+    wants: Annotated[list[Capacity], Meta(max_length=MAX_REPORTS)] = []  # one per worker type; none while it stops
     held: Annotated[list[Held], Meta(max_length=MAX_HELD)] | None = None  # with timed beats, and after a lost answer
     workers: Annotated[list[WorkerState], Meta(max_length=MAX_REPORTS)] | None = None
     given_up: dict[str, str] | None = None  # beside `workers`: what cannot start → why

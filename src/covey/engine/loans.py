@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ..core.label import suffix
 from ..core.machine import SECOND
-from ..core.model import Claim, Held, Kind, Outcome, Output, PoolInfo, Report, Row, Spawn, Turn, Want, WorkerState
+from ..core.model import Capacity, Claim, Held, Kind, Outcome, Output, PoolInfo, Report, Row, Spawn, Turn, WorkerState
 from ..core.tree import time_left_s
 from ..env import failpoint
 from ..errors import LeaseLost, Refused
@@ -57,7 +57,7 @@ class Loans(Turns):
         """(pool, claim) of a new loan; None if there is nothing to be had."""
         kinds: tuple[Kind, ...] = info.kinds
         pool = self.register(info).pool
-        want = Want(queues=info.queues, places=dict.fromkeys(kinds, 1), limit=1)
+        want = Capacity(queues=info.queues, places=dict.fromkeys(kinds, 1), limit=1)
         claims = self.turn(Turn(pool=pool, database_id=self.database_id, number=1, wants=[want])).claims
         if not claims:
             self.leave(pool)

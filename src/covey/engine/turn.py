@@ -13,7 +13,20 @@ from msgspec import Struct
 
 from .. import settings as config
 from ..core import clocks
-from ..core.model import ENDED, KINDS, Held, Kind, LostPool, PoolInfo, Registered, Reply, Report, Stirrings, Turn, Want
+from ..core.model import (
+    ENDED,
+    KINDS,
+    Capacity,
+    Held,
+    Kind,
+    LostPool,
+    PoolInfo,
+    Registered,
+    Reply,
+    Report,
+    Stirrings,
+    Turn,
+)
 from ..env import failpoint
 from ..errors import CoveyError, InvalidInput, Refused, Undone
 from ..store.dialect import Listener
@@ -237,7 +250,7 @@ class Turns(Reports):
     @repeated
     def _ask_at_once(self, turn: Turn, reports: Sequence[Report], now: int) -> Taken | None:
         failpoint("turn.before_commit")
-        want = turn.wants[0] if turn.wants else Want((), {}, 0)
+        want = turn.wants[0] if turn.wants else Capacity((), {}, 0)
         return self.store.take(turn, reports, _sought_by(turn) or Sought((), ()), most_of(want), now, idle=want.idle)
 
     def _take_together(self, turns: Sequence[Turn]) -> list[Answer]:
@@ -382,7 +395,7 @@ class Turns(Reports):
         common.claims.forget()
         return True
 
-    def _drained(self, want: Want, now: int) -> bool:
+    def _drained(self, want: Capacity, now: int) -> bool:
         if want.root is not None:
             return self._tree_drained(want.root, now)
         queues = want.queues if want.queues is not None else [row[0] for row in self.store.ask("queues")]
