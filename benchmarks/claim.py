@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from covey.core.model import Capacity, PoolInfo, Report, Turn
+from covey.core.model import Report
+from covey.core.turn import Capacity, PoolInfo, Turn
 from covey.engine.engine import Engine
 from covey.open import open_engine
 

@@ -22,7 +22,8 @@ from typing import Any
 import apsw
 from tests.kit import HandPool, child, python_task
 
-from covey.core.model import Capacity, Report
+from covey.core.model import Report
+from covey.core.turn import Capacity
 from covey.engine.engine import Engine
 from covey.open import open_engine
 from covey.worker import messages

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from covey.core.model import Capacity, PoolEvent, WorkerState
+from covey.core.turn import Capacity, PoolEvent, WorkerState
 from covey.core.view import rfc3339
 from covey.engine.engine import Engine
 from covey.testing import FakeClock

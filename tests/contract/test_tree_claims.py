@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from covey.core.model import Capacity
+from covey.core.turn import Capacity
 from covey.engine.engine import Engine
 from tests.kit import HandPool, child, command
 

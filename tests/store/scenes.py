@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from covey.core.model import Caller, Capacity, Claim, Turn
+from covey.core.model import Claim
+from covey.core.turn import Caller, Capacity, Turn
 from covey.engine import db_copy
 from covey.engine.engine import Engine
 from covey.errors import NoQueue, Refused

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from covey.core.endpoints import ENDPOINTS, Endpoint
-from covey.core.model import Capacity, Turn
+from covey.core.turn import Capacity, Turn
 from covey.open import open_dialect, open_engine
 from tests.kit.factories import command, pool_info
 from tests.kit.http_server import Served

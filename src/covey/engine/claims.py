@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core import tree
-from ..core.model import Capacity, Claim
+from ..core.model import Claim
+from ..core.turn import Capacity
 from ..store.ready import Lane, Sought
 from ..store.store import Store
 from .queues import Lanes

@@ -14,8 +14,9 @@ from operator import attrgetter
 
 from msgspec import Struct
 
-from ..core.model import KINDS, Capacity, Claim, Held, Kind, PoolEvent, Reply, Report, Turn, WorkerState
+from ..core.model import KINDS, Claim, Kind, Report
 from ..core.ports import Source
+from ..core.turn import Capacity, Held, PoolEvent, Reply, Turn, WorkerState
 from ..errors import CoveyError, Gone, SchemaError, TooLarge
 from ..log import Log
 from .asking import Asking
