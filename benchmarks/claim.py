@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from covey.core.model import PoolInfo, Report, Turn, Want
+from covey.core.model import Report
+from covey.core.turn import Capacity, PoolInfo, Turn
 from covey.engine.engine import Engine
 from covey.open import open_engine
 
@@ -27,7 +28,7 @@ class Claimer:
             version="0", lease_s=30,
         )  # fmt: skip
         self.pool = self.engine.register(info).pool
-        self.want = Want((queue,), {"sync": BATCH}, BATCH)
+        self.want = Capacity((queue,), {"sync": BATCH}, BATCH)
         self.number = 0
         self.reports: list[Report] = []
 

@@ -22,7 +22,8 @@ from typing import Any
 import apsw
 from tests.kit import HandPool, child, python_task
 
-from covey.core.model import Report, Want
+from covey.core.model import Report
+from covey.core.turn import Capacity
 from covey.engine.engine import Engine
 from covey.open import open_engine
 from covey.worker import messages
@@ -64,7 +65,7 @@ def drain_queues(engine: Engine, pool: HandPool, jobs: int) -> None:
     """The same from many queues. The places for coroutines stay free: nothing may be read in vain for them."""
     reports: list[Report] = []
     for _ in range(jobs // BATCH + 1):
-        want = Want(None, {"sync": BATCH, "async": 4 * BATCH}, 5 * BATCH, bound=BATCH)
+        want = Capacity(None, {"sync": BATCH, "async": 4 * BATCH}, 5 * BATCH, bound=BATCH)
         reply = pool.turn(*reports, wants=[want])
         reports = [Report(each.id, each.fence, "success", START, START, "w1") for each in reply.claims]
 

@@ -17,7 +17,7 @@ import msgspec
 import psutil
 
 from covey.core import bodies, endpoints
-from covey.core.model import PoolInfo
+from covey.core.turn import PoolInfo
 from covey.remote.remote import Remote
 
 from . import drain, ground, tasks

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from covey.core.model import PoolInfo, WorkerState
+from covey.core.turn import PoolInfo, WorkerState
 from covey.core.view import JobView
 from covey.engine.engine import Engine
 from covey.env import boot, hostname, start_ticks

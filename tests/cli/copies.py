@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from covey.core.model import ENDED, Caller, Output
+from covey.core.model import ENDED, Output
+from covey.core.turn import Caller
 from covey.engine import db_copy
 from covey.engine.engine import Engine
 from covey.open import open_dialect, open_engine

@@ -293,7 +293,7 @@ def test_a_stale_pool_with_the_pid_of_another_process_is_not_signalled(covey: Co
     """Its recorded start ticks differ from the stranger's, so the stranger lives on."""
     from covey import env
     from covey import open as compose
-    from covey.core.model import PoolInfo
+    from covey.core.turn import PoolInfo
 
     stranger = subprocess.Popen(["sleep", "60"])
     try:

@@ -19,7 +19,7 @@ import pytest
 
 from covey.cli.commands.worker_events import KINDS, Feed
 from covey.cli.commands.worker_list import size
-from covey.core.model import PoolEvent
+from covey.core.turn import PoolEvent
 from covey.engine.engine import Engine
 from covey.env import hostname, start_ticks
 from covey.system import process_tree

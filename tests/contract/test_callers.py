@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from covey.core.model import Caller
+from covey.core.turn import Caller
 from covey.engine.engine import Engine
 from covey.errors import CoveyError, InvalidInput
 from tests.kit import HandPool, child, command

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from covey.core.model import Held
+from covey.core.turn import Held
 from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.env import hostname

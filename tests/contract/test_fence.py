@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from covey.core.model import Held, Output
+from covey.core.model import Output
+from covey.core.turn import Held
 from covey.engine.engine import Engine
 from covey.testing import FakeClock
 from tests.kit import HandPool, command

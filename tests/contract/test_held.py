@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from covey.core.model import Held
+from covey.core.turn import Held
 from covey.engine.engine import Engine
 from tests.kit import HandPool, command
 from tests.kit.hand_pool import report

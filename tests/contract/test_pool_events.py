@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from covey.core.model import PoolEvent, Want, WorkerState
+from covey.core.turn import Capacity, PoolEvent, WorkerState
 from covey.core.view import rfc3339
 from covey.engine.engine import Engine
 from covey.testing import FakeClock
@@ -72,7 +72,7 @@ def test_a_pool_says_its_types_and_where_its_log_is(engine: Engine) -> None:
 def test_each_worker_type_is_filled_from_its_own_queue(engine: Engine) -> None:
     engine.enqueue([command(queue="shell") for _ in range(5)] + [command(queue="notebook") for _ in range(5)])
     pool = HandPool(engine, queues=("notebook", "shell"))
-    wants = [Want(("notebook",), {"command": 3}, 3), Want(("shell",), {"command": 1}, 1)]
+    wants = [Capacity(("notebook",), {"command": 3}, 3), Capacity(("shell",), {"command": 1}, 1)]
     claims = pool.turn(wants=wants).claims
     assert sorted(claim.queue for claim in claims) == ["notebook"] * 3 + ["shell"]
 
@@ -80,7 +80,7 @@ def test_each_worker_type_is_filled_from_its_own_queue(engine: Engine) -> None:
 def test_a_type_without_room_leaves_its_jobs_and_others_go_on(engine: Engine) -> None:
     engine.enqueue([command(queue="shell"), python_task(queue="notebook")])
     pool = HandPool(engine, queues=("notebook", "shell"))
-    wants = [Want(("notebook",), {"sync": 0}, 0), Want(("shell",), {"command": 2}, 2)]
+    wants = [Capacity(("notebook",), {"sync": 0}, 0), Capacity(("shell",), {"command": 2}, 2)]
     assert [claim.queue for claim in pool.turn(wants=wants).claims] == ["shell"]
 
 
@@ -88,13 +88,13 @@ def test_a_type_that_is_full_hides_nothing_from_another_that_shares_its_queues(e
     """Two queues, so that they are merged. Nobody has looked for the first, so nothing is known to be empty."""
     engine.enqueue([python_task(queue="shell"), python_task(queue="notebook")])
     pool = HandPool(engine, queues=("notebook", "shell"))
-    full, free = (Want(("notebook", "shell"), {"sync": 2}, 2, bound=bound) for bound in (0, 2))
+    full, free = (Capacity(("notebook", "shell"), {"sync": 2}, 2, bound=bound) for bound in (0, 2))
     assert [claim.queue for claim in pool.turn(wants=[full, free]).claims] == ["shell", "notebook"]
 
 
 def test_a_pool_with_types_is_drained_when_each_of_them_is(engine: Engine) -> None:
     engine.enqueue([command(queue="shell")])
     pool = HandPool(engine, queues=("notebook", "shell"))
-    shell, notebook = Want(("shell",), {"command": 0}, 0), Want(("notebook",), {"command": 1}, 1)
+    shell, notebook = Capacity(("shell",), {"command": 0}, 0), Capacity(("notebook",), {"command": 1}, 1)
     assert not pool.turn(wants=[shell, notebook], draining=True).drained
     assert pool.turn(wants=[notebook], draining=True).drained

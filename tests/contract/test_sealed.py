@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from covey.core.model import PoolEvent
+from covey.core.turn import PoolEvent
 from covey.core.view import Edit, Filter
 from covey.engine import sealing
 from covey.engine.engine import Engine
@@ -65,7 +65,18 @@ WRITING: dict[str, Verb] = {
     "turns_idle": lambda engine, pool: refused_in(engine.turns([pool.said(want=1)])),
 }
 READING = {"close", "events", "history", "job", "jobs", "newest_id", "orphaned_pools", "pool_events", "pool_views"}
-READING |= {"pools", "queues", "settings", "status", "stirrings", "stored_settings", "tree", "wait", "wait_for", "wake"}
+READING |= {
+    "pools",
+    "queues",
+    "settings",
+    "status",
+    "pending_work",
+    "stored_settings",
+    "tree",
+    "wait",
+    "wait_for",
+    "wake",
+}
 READING |= {"callers"}
 READING |= {"disk", "output", "show_output", "shown_output", "hide_output"}  # files, not the database
 READING |= {"check_lendable", "ended", "queues_of", "token_rows", "tokens", "while_waiting", "why", "overdue_loans"}

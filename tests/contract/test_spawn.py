@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from covey.core.machine import SECOND
-from covey.core.model import Held, Spawn
+from covey.core.model import Spawn
+from covey.core.turn import Held
 from covey.core.view import Filter, rfc3339
 from covey.engine.engine import Engine
 from covey.errors import CoveyError

@@ -1,17 +1,17 @@
-"""A pool that is there for one tree: Want.root."""
+"""A pool that is there for one tree: Capacity.root."""
 
 from __future__ import annotations
 
-from covey.core.model import Want
+from covey.core.turn import Capacity
 from covey.engine.engine import Engine
 from tests.kit import HandPool, child, command
 
 
-def want(root: int, *queues: str, places: int = 5) -> Want:
-    return Want(queues or None, {"command": places}, places, root=root)
+def want(root: int, *queues: str, places: int = 5) -> Capacity:
+    return Capacity(queues or None, {"command": places}, places, root=root)
 
 
-def claimed(pool: HandPool, wanted: Want, **more: object) -> list[int]:
+def claimed(pool: HandPool, wanted: Capacity, **more: object) -> list[int]:
     return [claim.id for claim in pool.turn(wants=[wanted], **more).claims]
 
 

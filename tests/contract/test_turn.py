@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from covey.core.machine import SECOND
-from covey.core.model import Held, Output, Turn, WorkerState
+from covey.core.model import Output
+from covey.core.turn import Held, Turn, WorkerState
 from covey.core.view import rfc3339
 from covey.engine.engine import Engine
 from covey.errors import CoveyError, Refused

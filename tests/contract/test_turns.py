@@ -12,7 +12,8 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from covey import env
-from covey.core.model import Claim, Held, Reply, Report, Turn
+from covey.core.model import Claim, Report
+from covey.core.turn import Held, Reply, Turn
 from covey.engine.engine import Engine
 from covey.errors import CoveyError, InvalidInput, Refused
 from covey.open import open_dialect

@@ -9,7 +9,8 @@ import pytest
 
 from covey.core.label import suffix
 from covey.core.machine import SECOND
-from covey.core.model import STATES, Output, WorkerState
+from covey.core.model import STATES, Output
+from covey.core.turn import WorkerState
 from covey.core.view import Filter, rfc3339
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput

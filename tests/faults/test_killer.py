@@ -16,7 +16,7 @@ from tools.torture.killer import Killer
 from tools.torture.observer import Books
 from tools.torture.report import page
 
-from covey.core.model import WorkerState
+from covey.core.turn import WorkerState
 from covey.env import start_ticks
 from covey.open import open_engine
 from covey.testing.until import until

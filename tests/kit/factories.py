@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from covey.core.model import KINDS, SHELL, Kind, Policy, PoolInfo, Relation, Spawn, Spec
+from covey.core.model import KINDS, SHELL, Kind, Policy, Relation, Spawn, Spec
+from covey.core.turn import PoolInfo
 
 POLICY_FIELDS = frozenset(Policy.__struct_fields__)
 

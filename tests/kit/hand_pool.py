@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from covey.core.model import KINDS, Claim, Held, Kind, Outcome, PoolInfo, Reply, Report, Spawn, Turn, Want
+from covey.core.model import KINDS, Claim, Kind, Report, RunOutcome, Spawn
 from covey.core.ports import Source
+from covey.core.turn import Capacity, Held, PoolInfo, Reply, Turn
 
 from .factories import pool_info
 
@@ -31,12 +32,12 @@ class HandPool:
         idle: bool = True,
         bound: int | None = None,
         held: Sequence[Held | Claim] | None = None,
-        wants: list[Want] | None = None,
+        wants: list[Capacity] | None = None,
         **fields: Any,
     ) -> Turn:
         """The next turn, for somebody else to hand in."""
         self.number += 1
-        wanted = Want(
+        wanted = Capacity(
             queues=self.info.queues,
             places=dict.fromkeys(self.info.kinds, want) if places is None else places,
             limit=want,
@@ -65,7 +66,7 @@ class HandPool:
         (claim,) = self.claim(1, **fields)
         return claim
 
-    def report(self, claim: Claim | Held, outcome: Outcome, **fields: Any) -> Reply:
+    def report(self, claim: Claim | Held, outcome: RunOutcome, **fields: Any) -> Reply:
         return self.turn(report(claim, outcome, **fields))
 
     def succeed(self, claim: Claim | Held, **fields: Any) -> Reply:
@@ -88,7 +89,7 @@ class HandPool:
         return handed_back
 
 
-def report(claim: Claim | Held, outcome: Outcome, **fields: Any) -> Report:
+def report(claim: Claim | Held, outcome: RunOutcome, **fields: Any) -> Report:
     return Report(claim.id, claim.fence, outcome, **fields)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from covey.core.machine import Change, Signal, decide
-from covey.core.model import ENDED, Row
+from covey.core.machine import Signal, Transition, decide
+from covey.core.model import ENDED, JobRow
 from covey.errors import Refused
 
 LANE = "lane"  # the serial queue
@@ -18,7 +18,7 @@ LANE = "lane"  # the serial queue
 class Job(Struct):
     """A row of the rules, and what else the model knows of it."""
 
-    row: Row
+    row: JobRow
     run_at: int = 0
     unique_key: str | None = None
     edges: dict[int, str | None] = field(default_factory=dict)  # root → how it ended
@@ -28,7 +28,7 @@ class Job(Struct):
     def ended(self) -> bool:
         return self.row.state in ENDED
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: Transition) -> None:
         row = self.row
         row.state = change.state
         row.fence += change.fence
@@ -67,7 +67,7 @@ def new_job(id: int, **fields: Any) -> Job:
         "seq": id,
         "max_depth": 2,
     }
-    return Job(Row(**values | fields))
+    return Job(JobRow(**values | fields))
 
 
 class Forest:
@@ -91,7 +91,7 @@ class Forest:
             yield child
             yield from self.below(child.row.id)
 
-    def counted(self, job: Job) -> Row:
+    def counted(self, job: Job) -> JobRow:
         """The row with its children counted."""
         children = self.children(job.row.id)
         job.row.children_total = len(children)
@@ -99,7 +99,7 @@ class Forest:
         job.row.children_failed = sum(child.row.state in ("dead", "cancelled") for child in children)
         return job.row
 
-    def signal(self, job: Job, name: str, **fields: Any) -> Change:
+    def signal(self, job: Job, name: str, **fields: Any) -> Transition:
         change = decide(self.counted(job), Signal(name, **fields), self.now, Random(0))  # type: ignore[arg-type]
         job.apply(change)
         return change

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from covey.core import tree
-from covey.core.model import Report, Row, Spawn
+from covey.core.model import JobRow, Report, Spawn
 from covey.errors import Refused
 from tests.kit.factories import after, child, command, sibling
 
 
-def row(**fields: Any) -> Row:
+def row(**fields: Any) -> JobRow:
     """A root that runs."""
-    given: dict[str, Any] = dict.fromkeys(Row.__struct_fields__[:20])
+    given: dict[str, Any] = dict.fromkeys(JobRow.__struct_fields__[:20])
     given |= {"id": 7, "state": "processing", "phase": "run", "queue": "q", "root_id": 7, "priority": 4}
     given |= {"children_total": 3, "children_unfinished": 1, "children_failed": 0, "on_error": "wait"}
-    return Row(**given | fields)
+    return JobRow(**given | fields)
 
 
 def report(*spawned: Spawn, **fields: Any) -> Report:

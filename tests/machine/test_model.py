@@ -17,8 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from covey import env
-from covey.core.machine import SECOND, Change, Signal, decide
-from covey.core.model import Claim, Reply, Row, Turn
+from covey.core.machine import SECOND, Signal, Transition, decide
+from covey.core.model import Claim, JobRow
+from covey.core.turn import Reply, Turn
 from covey.core.view import Edit
 from covey.engine.engine import Engine
 from covey.errors import NotFound, Refused
@@ -36,11 +37,11 @@ DAY = 86_400
 class Model(Struct):
     """What the architecture says a job is: enough to predict its next state."""
 
-    row: Row
+    row: JobRow
     run_at: int = 0
     priority: int = 0
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: Transition) -> None:
         row = self.row
         row.state = change.state
         row.fence += change.fence
@@ -50,8 +51,8 @@ class Model(Struct):
         self.run_at = change.run_at if change.run_at is not None else self.run_at
 
 
-def new_row(id: int, state: str, max_attempts: int) -> Row:
-    return Row(
+def new_row(id: int, state: str, max_attempts: int) -> JobRow:
+    return JobRow(
         id=id,
         state=state,  # type: ignore[arg-type]
         fence=0,

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from covey.core.machine import ADVICE, RULES, SECOND, SIGNALS, Change, Signal, decide
-from covey.core.model import ENDED, MAX_INTERRUPTIONS, STATES, Row
+from covey.core.machine import ADVICE, RULES, SECOND, SIGNALS, Signal, Transition, decide
+from covey.core.model import ENDED, MAX_INTERRUPTIONS, STATES, JobRow
 from covey.errors import Refused, StillStopping
 
 NOW = 1_000 * SECOND
 
 
-def row(state: str, **fields: Any) -> Row:
+def row(state: str, **fields: Any) -> JobRow:
     values: dict[str, Any] = {
         "id": 7,
         "state": state,
@@ -38,42 +38,42 @@ def row(state: str, **fields: Any) -> Row:
         "queue": "default",
         "key": None,
     }
-    return Row(**values | fields)
+    return JobRow(**values | fields)
 
 
-def becomes(row: Row, name: str, **fields: Any) -> Change:
+def becomes(row: JobRow, name: str, **fields: Any) -> Transition:
     return decide(row, Signal(name, **fields), NOW, Random(0))  # type: ignore[arg-type]
 
 
-PENDING = Change("pending")
-HANDED_BACK = Change("pending", attempts=-1)
-CANCELLED = Change("cancelled", fence=1, error="e")
-EXPIRED = Change("dead", fence=1, error="e")
+PENDING = Transition("pending")
+HANDED_BACK = Transition("pending", attempts=-1)
+CANCELLED = Transition("cancelled", fence=1, error="e")
+EXPIRED = Transition("dead", fence=1, error="e")
 
 # What a job with one of three attempts used, without children, becomes. Every pair that is missing is refused.
-TABLE: dict[tuple[str, str], Change] = {
+TABLE: dict[tuple[str, str], Transition] = {
     ("scheduled", "due"): PENDING,
     ("failed", "due"): PENDING,
-    ("pending", "block"): Change("blocked"),
-    ("scheduled", "block"): Change("blocked"),
+    ("pending", "block"): Transition("blocked"),
+    ("scheduled", "block"): Transition("blocked"),
     ("blocked", "unblocked"): PENDING,
-    ("pending", "claim"): Change("processing", fence=1, attempts=1, keeps_pool=True),
-    ("processing", "success"): Change("completed"),
-    ("processing", "failure"): Change("failed", run_at=NOW + 2 * SECOND, error="e", charged=True),
-    ("processing", "worker_lost"): Change("failed", run_at=NOW + 2 * SECOND, error="e", charged=True),
-    ("processing", "abort"): Change("dead", error="e", charged=True),
-    ("processing", "snooze"): Change("scheduled", attempts=-1, run_at=NOW),
+    ("pending", "claim"): Transition("processing", fence=1, attempts=1, keeps_pool=True),
+    ("processing", "success"): Transition("completed"),
+    ("processing", "failure"): Transition("failed", run_at=NOW + 2 * SECOND, error="e", charged=True),
+    ("processing", "worker_lost"): Transition("failed", run_at=NOW + 2 * SECOND, error="e", charged=True),
+    ("processing", "abort"): Transition("dead", error="e", charged=True),
+    ("processing", "snooze"): Transition("scheduled", attempts=-1, run_at=NOW),
     ("processing", "taken_back"): HANDED_BACK,
     ("processing", "stopped"): HANDED_BACK,
-    ("processing", "pool_lost"): Change("pending", fence=1, attempts=-1, interruptions=1),
-    ("processing", "stranded"): Change("pending", fence=1, attempts=-1),
-    ("processing", "cancel"): Change("cancelled", fence=1, keeps_pool=True, error="e"),
-    ("cancelled", "gone"): Change("cancelled", keeps_error=True),
-    ("cancelled", "stranded"): Change("cancelled", keeps_error=True),
-    ("cancelled", "pool_lost"): Change("cancelled", keeps_error=True),
-    ("waiting", "children_ended"): Change("completed"),
-    ("waiting", "child_reopened"): Change("waiting", phase="run"),
-    ("dead", "child_reopened"): Change("waiting", phase="run"),
+    ("processing", "pool_lost"): Transition("pending", fence=1, attempts=-1, interruptions=1),
+    ("processing", "stranded"): Transition("pending", fence=1, attempts=-1),
+    ("processing", "cancel"): Transition("cancelled", fence=1, keeps_pool=True, error="e"),
+    ("cancelled", "gone"): Transition("cancelled", keeps_error=True),
+    ("cancelled", "stranded"): Transition("cancelled", keeps_error=True),
+    ("cancelled", "pool_lost"): Transition("cancelled", keeps_error=True),
+    ("waiting", "children_ended"): Transition("completed"),
+    ("waiting", "child_reopened"): Transition("waiting", phase="run"),
+    ("dead", "child_reopened"): Transition("waiting", phase="run"),
     ("scheduled", "expired"): EXPIRED,
     ("blocked", "expired"): EXPIRED,
     ("pending", "expired"): EXPIRED,
@@ -85,8 +85,8 @@ TABLE: dict[tuple[str, str], Change] = {
     ("waiting", "cancel"): CANCELLED,
     ("failed", "cancel"): CANCELLED,
     ("failed", "retry"): PENDING,
-    ("dead", "retry"): Change("pending", fresh_attempts=True),
-    ("cancelled", "retry"): Change("pending", fresh_attempts=True),
+    ("dead", "retry"): Transition("pending", fresh_attempts=True),
+    ("cancelled", "retry"): Transition("pending", fresh_attempts=True),
 }
 
 
@@ -163,23 +163,23 @@ def test_a_family_that_is_still_stopping_is_not_retried() -> None:
 
 
 def test_a_success_with_children_waits_for_them() -> None:
-    assert becomes(row("processing"), "success", children=2) == Change("waiting")
+    assert becomes(row("processing"), "success", children=2) == Transition("waiting")
 
 
 def test_a_join_is_due_at_once_when_the_children_it_asked_for_are_somebody_else_s() -> None:
     change = becomes(row("processing"), "success", joins=True)
     assert (change.state, change.phase, change.fresh_attempts) == ("pending", "join", True)
-    assert becomes(row("processing", phase="join"), "success", joins=True) == Change("completed")
+    assert becomes(row("processing", phase="join"), "success", joins=True) == Transition("completed")
 
 
 def test_what_is_unblocked_still_waits_for_its_own_hour() -> None:
     later = NOW + SECOND
-    assert becomes(row("blocked", run_at=later), "unblocked") == Change("scheduled", run_at=later)
+    assert becomes(row("blocked", run_at=later), "unblocked") == Transition("scheduled", run_at=later)
     assert becomes(row("blocked", run_at=NOW), "unblocked") == PENDING
 
 
 def test_a_retried_job_whose_predecessors_have_not_ended_is_blocked() -> None:
-    assert becomes(row("cancelled"), "retry", blocked=True) == Change("blocked", fresh_attempts=True)
+    assert becomes(row("cancelled"), "retry", blocked=True) == Transition("blocked", fresh_attempts=True)
 
 
 @pytest.mark.parametrize(
@@ -206,12 +206,12 @@ def test_a_waiting_parent_ends_as_its_children_did_or_joins(
 
 def test_a_retried_parent_waits_for_its_reopened_children_unless_everything_is_to_run_again() -> None:
     parent = row("dead", children_total=3)
-    assert becomes(parent, "retry") == Change("waiting", fresh_attempts=True, opens_children=True)
-    assert becomes(parent, "retry", all=True) == Change(
+    assert becomes(parent, "retry") == Transition("waiting", fresh_attempts=True, opens_children=True)
+    assert becomes(parent, "retry", all=True) == Transition(
         "pending", fresh_attempts=True, phase="run", drops_children=True
     )
     in_join = row("dead", children_total=3, phase="join")
-    assert becomes(in_join, "retry") == Change("pending", fresh_attempts=True)
+    assert becomes(in_join, "retry") == Transition("pending", fresh_attempts=True)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from covey.core.model import Claim, Reply, Report
+from covey.core.model import Claim, Report
+from covey.core.turn import Reply
 from covey.engine.engine import Engine
 from covey.errors import Refused, Unknown
 from covey.testing import until

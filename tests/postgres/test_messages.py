@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from psycopg.pq import TransactionStatus
 
-from covey.core.model import Held
+from covey.core.turn import Held
 from covey.engine.engine import Engine
 from covey.errors import StoreError, Unknown
 from covey.store.postgres.session import Session, _interposed

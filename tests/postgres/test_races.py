@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from covey.core.model import Claim, Outcome, Output
+from covey.core.model import Claim, Output, RunOutcome
 from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import Duplicate, InvalidInput, Refused
@@ -161,7 +161,7 @@ def test_a_report_that_comes_between_the_reapers_look_and_its_write_wins_or_wait
 
 @pytest.mark.parametrize("outcome", ["success", "failure"])
 def test_a_cancel_and_a_report_at_the_same_moment_both_tell_the_truth(
-    engine: Engine, opened: Open, proof: Proof, outcome: Outcome
+    engine: Engine, opened: Open, proof: Proof, outcome: RunOutcome
 ) -> None:
     pool, person = HandPool(opened()), opened()
     ways = Counter[str]()

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from covey.core.model import WorkerState
+from covey.core.turn import WorkerState
 from covey.testing import until
 from tests.kit.running import Yard
 

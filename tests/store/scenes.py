@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from covey.core.model import Caller, Claim, Turn, Want
+from covey.core.model import Claim
+from covey.core.turn import Caller, Capacity, Turn
 from covey.engine import db_copy
 from covey.engine.engine import Engine
 from covey.errors import NoQueue, Refused
@@ -212,7 +213,7 @@ def take_turn(place: Place, known: Work) -> None:
             database_id=engine.database_id,
             number=last + 1,
             reports=[report(done, "success"), report(failed, "failure", error="boom"), report(back, "taken_back")],
-            wants=[Want(None, {"command": 2}, 2)],
+            wants=[Capacity(None, {"command": 2}, 2)],
             held=[],
         )
     )

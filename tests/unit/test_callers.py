@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from covey.core.model import Caller
+from covey.core.turn import Caller
 from covey.engine.engine import Engine
 from covey.env import boot, hostname, start_ticks
 from covey.errors import StoreError

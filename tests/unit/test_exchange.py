@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from covey.core.model import Output, Report, Turn
+from covey.core.model import Output, Report
+from covey.core.turn import Turn
 from covey.engine.engine import Engine
 from covey.errors import TooLarge
 from covey.testing import until

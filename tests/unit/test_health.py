@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from covey.core.view import Children, Event, Finding, JobView, PoolView, QueueView, WorkerView
+from covey.core.view import ChildCounts, Event, Finding, JobView, PoolView, QueueView, WorkerView
 from covey.engine import health
 from covey.engine.why import Kin, explain
 from covey.env import boot, hostname, start_ticks
@@ -45,7 +45,7 @@ def queue(name: str = "default", **fields: Any) -> QueueView:
 def job(state: str = "pending", **fields: Any) -> JobView:
     given: dict[str, Any] = dict.fromkeys(JobView.__struct_fields__)
     given |= {"id": 5, "queue": "default", "task": "shell", "state": state, "phase": "run", "attempts": 1}
-    given |= {"max_attempts": 3, "root_id": 5, "children": Children(), "kind": "command", "fence": 1, "depth": 0}
+    given |= {"max_attempts": 3, "root_id": 5, "children": ChildCounts(), "kind": "command", "fence": 1, "depth": 0}
     return JobView(**given | fields)
 
 
@@ -259,13 +259,13 @@ def why(view: JobView, *pools: PoolView, **fields: Any) -> tuple[str, list[str]]
         (job("cancelled", error="its parent was"), {}, "its parent was", "covey retry 5"),
         (job("completed", finished_at="t"), {}, "it completed at t", "covey logs 5"),
         (
-            job("waiting", children=Children(7, 6, 0, 1)),
+            job("waiting", children=ChildCounts(7, 6, 0, 1)),
             {"kin": Kin(children=[1, 2, 3, 4, 5, 6])},
             "it waits for children 1, 2, 3, 4, 5 … (1 of 7 have ended)",
             "covey tree 5",
         ),
         (
-            job("waiting", children=Children(2, 2, 0, 0)),
+            job("waiting", children=ChildCounts(2, 2, 0, 0)),
             {"kin": Kin(children=[1, 2])},
             "children 1, 2 (0 of 2",
             "covey tree 5",

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields
 
-from covey.core import bodies, endpoints, model, tokens, view
+from covey.core import bodies, endpoints, model, tokens, turn, view
 
 FILE = Path(__file__).with_name("protocol.txt")
 
@@ -24,7 +24,7 @@ def protocol() -> Iterator[str]:
         yield " ".join([endpoint.method, endpoint.path, *_properties(endpoint)])
     yield ""
     yield from (f"{status} {code}: {kind.__name__}" for code, (kind, status) in endpoints.CODES.items())
-    for module in (model, bodies, view, tokens):
+    for module in (model, turn, bodies, view, tokens):
         for name, kind in sorted(vars(module).items()):
             if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__module__ == module.__name__:
                 yield ""
@@ -68,7 +68,7 @@ def _type(kind: Any) -> str:
 
 
 def _constants() -> Iterator[str]:
-    for module in (model, bodies, endpoints):
+    for module in (model, turn, bodies, endpoints):
         for name, value in sorted(vars(module).items()):
             if name.isupper() and isinstance(value, int | float | str | tuple) and name != "ENDPOINTS":
                 yield f"{module.__name__.removeprefix('covey.core.')}.{name} = {value!r}"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from covey.core.endpoints import ENDPOINTS, Endpoint
-from covey.core.model import Turn, Want
+from covey.core.turn import Capacity, Turn
 from covey.open import open_dialect, open_engine
 from tests.kit.factories import command, pool_info
 from tests.kit.http_server import Served
@@ -71,7 +71,9 @@ class House:
         """(job, pool, fence) of a job of that queue that is on loan."""
         (made,) = self.engine.enqueue([command(queue=queue)])
         pool = self.engine.register(pool_info(queue, queues=(queue,), host="http", pid=0)).pool
-        turn = Turn(pool=pool, database_id=self.engine.database_id, number=1, wants=[Want((queue,), {"command": 1}, 1)])
+        turn = Turn(
+            pool=pool, database_id=self.engine.database_id, number=1, wants=[Capacity((queue,), {"command": 1}, 1)]
+        )
         (claim,) = self.engine.turn(turn).claims
         assert claim.id <= made.id
         return claim.id, pool, claim.fence

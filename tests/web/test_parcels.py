@@ -12,7 +12,8 @@ import pytest
 
 from covey.core.bodies import MOST_JOBS, Complete, Enqueue, EnqueueJobs, SpawnAsk
 from covey.core.endpoints import JSON, MSGPACK
-from covey.core.model import MAX_HELD, MAX_PAYLOAD, MAX_REPORTS
+from covey.core.model import MAX_PAYLOAD
+from covey.core.turn import MAX_HELD, MAX_REPORTS
 from covey.errors import InvalidInput, TooLarge
 from covey.open import open_engine
 from covey.remote.remote import Remote

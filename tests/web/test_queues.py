@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from covey.core.endpoints import ENDPOINTS
-from covey.core.model import Report, Turn
+from covey.core.model import Report
+from covey.core.turn import Turn
 from covey.web.api import check_jobs
 from covey.web.auth import Guest
 from tests.kit import HandPool

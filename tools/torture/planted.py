@@ -19,7 +19,8 @@ from typing import Any
 
 import apsw
 
-from covey.core.model import Reply, Spec, Turn
+from covey.core.model import Spec
+from covey.core.turn import Reply, Turn
 from covey.engine.engine import Engine
 from covey.engine.turn import Answer
 from covey.errors import Refused, StoreError

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from .. import env
-from ..core.model import Caller
+from ..core.turn import Caller
 from ..errors import CoveyError
 
 if TYPE_CHECKING:

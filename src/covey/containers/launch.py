@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from ..core.model import LostPool
+from ..core.turn import LostPool
 from ..env import alive, boot, hostname, start_ticks
 from .docker import Container, Docker
 

@@ -19,8 +19,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from .. import __version__
-from ..core.model import LostPool, PoolEvent, PoolInfo, Turn
 from ..core.ports import Source
+from ..core.turn import LostPool, PoolEvent, PoolInfo, Turn
 from ..env import boot, failpoint, hostname, rng, start_ticks
 from ..errors import ContainerError, CoveyError
 from ..log import Log

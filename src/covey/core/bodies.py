@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from .model import Caller, Child, Kind, Reply, Spec, State
+from .model import Child, Kind, Spec, State
+from .turn import Caller, Reply
 from .view import JobView
 
 MAX_WAIT_S = 60.0

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from ..errors import InvalidInput, NotFound, TooLarge
 from .codec import clean, is_json
-from .model import KINDS, MAX_PAYLOAD, MODES, ON_ERROR, Caller, Report, Spec
+from .model import KINDS, MAX_PAYLOAD, MODES, ON_ERROR, Report, Spec
+from .turn import Caller
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,199}")
 YEAR_10000 = 253_402_300_800 * 1_000_000

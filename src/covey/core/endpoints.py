@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from .. import errors
 from . import bodies
-from .model import Child, Enqueued, LostPool, PoolInfo, Registered, Tie, Turn
+from .model import Child, Enqueued
 from .tokens import Role
+from .turn import LostPool, PoolInfo, Registered, Tie, Turn
 from .view import (
     Attempt,
     Branch,

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ..errors import Refused, StillStopping
-from .model import ENDED, MAX_INTERRUPTIONS, Row, State
+from .model import ENDED, MAX_INTERRUPTIONS, JobRow, State
 from .retry import backoff_s
 
 SECOND = 1_000_000
@@ -54,8 +54,8 @@ class Signal(Struct, frozen=True):
     blocked: bool = False  # retry: what it waits for has not ended yet
 
 
-class Change(Struct, frozen=True):
-    """What a signal does to a row. Counters are steps, so that one statement can apply a Change to many rows."""
+class Transition(Struct, frozen=True):
+    """What a signal does to a row. Counters are steps, so that one statement can apply a Transition to many rows."""
 
     state: State
     fence: int = 0
@@ -76,62 +76,62 @@ class Change(Struct, frozen=True):
         return self.state in ENDED
 
 
-Rule = Callable[[Row, Signal, int, Random], Change]
+Rule = Callable[[JobRow, Signal, int, Random], Transition]
 
-PENDING = Change("pending")
-BLOCKED = Change("blocked")
-WAITING = Change("waiting")
-JOIN = Change("pending", phase="join", fresh_attempts=True)
-CLAIMED = Change("processing", fence=1, attempts=1, keeps_pool=True)
-COMPLETED = Change("completed")
-HANDED_BACK = Change("pending", attempts=-1)
-STRANDED = Change("pending", fence=1, attempts=-1)
-RELEASED = Change("cancelled", keeps_error=True)
+PENDING = Transition("pending")
+BLOCKED = Transition("blocked")
+WAITING = Transition("waiting")
+JOIN = Transition("pending", phase="join", fresh_attempts=True)
+CLAIMED = Transition("processing", fence=1, attempts=1, keeps_pool=True)
+COMPLETED = Transition("completed")
+HANDED_BACK = Transition("pending", attempts=-1)
+STRANDED = Transition("pending", fence=1, attempts=-1)
+RELEASED = Transition("cancelled", keeps_error=True)
 
 
-def ready(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def ready(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     return PENDING
 
 
-def claim(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def claim(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     return CLAIMED
 
 
-def block(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def block(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     return BLOCKED
 
 
-def unblock(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def unblock(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     """What it waited for is over; its own hour may still have to come."""
-    return Change("scheduled", run_at=row.run_at) if row.run_at is not None and row.run_at > now else PENDING
+    return Transition("scheduled", run_at=row.run_at) if row.run_at is not None and row.run_at > now else PENDING
 
 
-def succeed(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def succeed(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     """Children first. A join whose children all turned out to be somebody else's is due at once."""
     if signal.children:
         return WAITING
     return JOIN if signal.joins and row.phase == "run" else COMPLETED
 
 
-def fail(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def fail(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     """Back off while attempts are left, else bury."""
     error = signal.error or "failed without a reason"
     if row.attempts >= row.max_attempts:
-        return Change("dead", error=error, charged=True)
+        return Transition("dead", error=error, charged=True)
     delay_s = signal.after_s
     if delay_s is None:
         delay_s = backoff_s(
             row.attempts, base=row.backoff_base, cap_s=row.backoff_cap_s, jitter=bool(row.jitter), rng=rng
         )
-    return Change("failed", run_at=_later(now, delay_s), error=error, charged=True)
+    return Transition("failed", run_at=_later(now, delay_s), error=error, charged=True)
 
 
-def abort(row: Row, signal: Signal, now: int, rng: Random) -> Change:
-    return Change("dead", error=signal.error or "aborted", charged=True)
+def abort(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
+    return Transition("dead", error=signal.error or "aborted", charged=True)
 
 
-def snooze(row: Row, signal: Signal, now: int, rng: Random) -> Change:
-    return Change("scheduled", attempts=-1, run_at=_later(now, signal.after_s or 0.0))
+def snooze(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
+    return Transition("scheduled", attempts=-1, run_at=_later(now, signal.after_s or 0.0))
 
 
 def _later(now: int, delay_s: float) -> int:
@@ -139,72 +139,74 @@ def _later(now: int, delay_s: float) -> int:
     return now + int(min(delay_s, LONGEST_S) * SECOND) if delay_s > 0 else now
 
 
-def hand_back(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def hand_back(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     return HANDED_BACK
 
 
-def strand(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def strand(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     """Claimed in an answer that its pool never saw. The fence rises, should the answer turn up after all."""
     return STRANDED
 
 
-def lose_pool(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def lose_pool(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     """A pool runs no user code, so its loss costs the job nothing; bounded, because something may well kill pools."""
     if row.interruptions + 1 > MAX_INTERRUPTIONS:
         error = f"interrupted {row.interruptions + 1} times: each time its pool was lost while it ran"
         if signal.error:
             error += f"; the last time, {signal.error}"
-        return Change("dead", fence=1, interruptions=1, error=error, charged=True)
-    return Change("pending", fence=1, attempts=-1, interruptions=1)
+        return Transition("dead", fence=1, interruptions=1, error=error, charged=True)
+    return Transition("pending", fence=1, attempts=-1, interruptions=1)
 
 
-def release(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def release(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     return RELEASED
 
 
-def settle(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def settle(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     """The last child has ended: the join runs, or the job ends as its children did."""
     if row.joins and (not row.children_failed or row.on_error == "collect"):
         return JOIN
     if row.children_failed:
-        return Change("dead", error=signal.error or f"{row.children_failed} of {row.children_total} children failed")
+        return Transition(
+            "dead", error=signal.error or f"{row.children_failed} of {row.children_total} children failed"
+        )
     return COMPLETED
 
 
-def wait_again(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def wait_again(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     """One of its children is to run once more, and after it the join, if there is one."""
-    return Change("waiting", phase="run")
+    return Transition("waiting", phase="run")
 
 
-def expire(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def expire(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     """The time of its whole tree is over. What runs is left to its claim's time-out, which ends no later."""
-    return Change("dead", fence=1, error=signal.error or "its tree ran out of time")
+    return Transition("dead", fence=1, error=signal.error or "its tree ran out of time")
 
 
-def cancel(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def cancel(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     """A running family keeps its pool, and with it limits and lanes, until it is gone."""
-    return Change("cancelled", fence=1, keeps_pool=row.pool is not None, error=signal.error)
+    return Transition("cancelled", fence=1, keeps_pool=row.pool is not None, error=signal.error)
 
 
-def cancel_below(error: str) -> Change:
+def cancel_below(error: str) -> Transition:
     """What a cancel makes of every unfinished descendant, whatever its state."""
-    return Change("cancelled", fence=1, keeps_pool=True, error=error)
+    return Transition("cancelled", fence=1, keeps_pool=True, error=error)
 
 
-def try_again(row: Row, signal: Signal, now: int, rng: Random) -> Change:
-    return Change("pending", run_at=None)
+def try_again(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
+    return Transition("pending", run_at=None)
 
 
-def reopen(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def reopen(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     """A person wants it after all: a fresh count of attempts, the history kept."""
     if row.pool is not None:
         raise StillStopping(f"job {row.id} is still stopping; its processes are not gone yet")
     state: State = "blocked" if signal.blocked else "pending"
     if signal.all:
-        return Change(state, fresh_attempts=True, phase="run", drops_children=True)
+        return Transition(state, fresh_attempts=True, phase="run", drops_children=True)
     if row.children_total and row.phase == "run":
-        return Change("waiting", fresh_attempts=True, opens_children=True)
-    return Change(state, fresh_attempts=True)
+        return Transition("waiting", fresh_attempts=True, opens_children=True)
+    return Transition(state, fresh_attempts=True)
 
 
 RULES: dict[tuple[State, Name], Rule] = {
@@ -258,7 +260,7 @@ ADVICE: dict[tuple[State, Name], str] = {
 }
 
 
-def decide(row: Row, signal: Signal, now: int, rng: Random) -> Change:
+def decide(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     """The change that ``signal`` makes to ``row``; Refused if it makes none."""
     rule = RULES.get((row.state, signal.name))
     if rule is None:

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from .model import Caller, Child, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Tie, Turn
+from .model import Child, Enqueued, Kind, Spec
+from .turn import Caller, LostPool, PoolInfo, Registered, Reply, Tie, Turn
 from .view import (
     Attempt,
     Branch,

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from ..errors import Refused
 from .codec import decode
-from .model import Mode, Report, Row, Spawn, Spec, State
+from .model import JobRow, Mode, Report, Spawn, Spec, State
 
-Call = tuple[str, str | None]  # task, arguments: what a key stands for
+KeyedCall = tuple[str, str | None]  # task, arguments: what a key stands for
 Step = Literal["nothing", "settle", "cancel_all", "advance"]
-Outcome = Literal["ok", "bad", "gone"]
+EdgeOutcome = Literal["ok", "bad", "gone"]
 
 NAMED = 5  # how many children an error names
 LONGEST = 200  # characters of one child's error inside its parent's
@@ -34,7 +34,7 @@ class Plan(Struct, frozen=True):
 # ── spawning ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def plan(row: Row, report: Report, siblings: Mapping[str, Call]) -> Plan:
+def plan(row: JobRow, report: Report, siblings: Mapping[str, KeyedCall]) -> Plan:
     """What the run may spawn; Refused says why it may not. ``siblings``: the calls that its parent's keys stand for."""
     mode = _mode(row, report)
     found: dict[str, list[Spawn]] = {"child": [], "sibling": [], "after": []}
@@ -63,20 +63,20 @@ def refuse_depth(id: int, depth: int, max_depth: int) -> None:
         )
 
 
-def _mode(row: Row, report: Report) -> Mode:
+def _mode(row: JobRow, report: Report) -> Mode:
     told = report.child_mode
     if told is not None and row.child_mode is not None and told != row.child_mode:
         raise Refused(f"job {row.id} has {row.child_mode} children and its run asked for {told} ones; choose one")
     return told or row.child_mode or "concurrent"
 
 
-def _resolved(spawn: Spawn, row: Row) -> Spec:
+def _resolved(spawn: Spawn, row: JobRow) -> Spec:
     queue = row.queue if spawn.queue is None else spawn.queue
     priority = row.priority if spawn.priority is None else spawn.priority
     return replace(spawn.spec, queue=queue, priority=priority)
 
 
-def distinct(specs: Iterable[Spec], known: Mapping[str, Call], parent: int) -> list[Spec]:
+def distinct(specs: Iterable[Spec], known: Mapping[str, KeyedCall], parent: int) -> list[Spec]:
     """Each key once and none that is known: the same key with the same call is the same child."""
     fresh: list[Spec] = []
     calls = dict(known)
@@ -95,7 +95,7 @@ def distinct(specs: Iterable[Spec], known: Mapping[str, Call], parent: int) -> l
 # ── the end of a child ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def after_ends(parent: Row, *, failed: bool) -> Step:
+def after_ends(parent: JobRow, *, failed: bool) -> Step:
     """What is due for a parent once the ends of its children are counted. A parent that does not wait needs nothing.
 
     ``failed``: one of the children that just ended did not complete. An older failure cancels nobody: whoever runs
@@ -110,7 +110,7 @@ def after_ends(parent: Row, *, failed: bool) -> Step:
     return "advance" if parent.child_mode == "serial" else "nothing"
 
 
-def describe(parent: Row, failed: Sequence[tuple[int, str, str | None]]) -> str:
+def describe(parent: JobRow, failed: Sequence[tuple[int, str, str | None]]) -> str:
     """Why the parent is dead: its first children that did not complete, (id, state, error) each."""
     named = "; ".join(f"job {id} {_ending(state, error)}" for id, state, error in failed[:NAMED])
     more = parent.children_failed - min(len(failed), NAMED)
@@ -151,7 +151,7 @@ def with_children(own: Any, sums: Any) -> Any:
 # ── uncles ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def outcome(state: State) -> Outcome:
+def outcome(state: State) -> EdgeOutcome:
     """How an edge closes when the root it waits for has ended so."""
     return "ok" if state == "completed" else "bad" if state == "dead" else "gone"
 
@@ -171,7 +171,7 @@ def unblocks(edges: Sequence[tuple[str | None, int]]) -> Literal["unblocked", "c
 # ── second tries ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def reopened(row: Row, ancestors: Sequence[Row]) -> list[Row]:
+def reopened(row: JobRow, ancestors: Sequence[JobRow]) -> list[JobRow]:
     """The ancestors that wait for ``row`` again, nearest first, up to the first one that never stopped waiting.
 
     Refused where one of them cannot: it was cancelled, has completed without the job, or runs its join.
@@ -181,7 +181,7 @@ def reopened(row: Row, ancestors: Sequence[Row]) -> list[Row]:
             raise Refused(
                 f"job {row.id} belongs to job {ancestor.id}, which was cancelled; retry {ancestor.id} instead"
             )
-    again: list[Row] = []
+    again: list[JobRow] = []
     for ancestor in ancestors:
         if ancestor.state not in ("waiting", "dead"):
             word = "completed" if ancestor.state == "completed" else "joined what there was"

@@ -20,7 +20,7 @@ def rfc3339(at: int | None) -> str | None:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class Children(Struct, frozen=True):
+class ChildCounts(Struct, frozen=True):
     """A job's children, counted. `progress`: the share that has ended, null without children."""
 
     total: int = 0
@@ -62,7 +62,7 @@ class JobView(Struct, kw_only=True):
     result: Any
     parent_id: int | None
     root_id: int
-    children: Children
+    children: ChildCounts
     batch: str | None
     labels: dict[str, str] | None
     interruptions: int = 0

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from random import Random
 
-from ..core.model import ENDED, Caller, Tie
+from ..core.model import ENDED
+from ..core.turn import Caller, Tie
 from ..env import failpoint
 from ..store.store import Store
 from .again import repeated

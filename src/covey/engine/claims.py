@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core import tree
-from ..core.model import Claim, Want
+from ..core.model import Claim
+from ..core.turn import Capacity
 from ..store.ready import Lane, Sought
 from ..store.store import Store
 from .queues import Lanes
@@ -36,7 +37,7 @@ class Claims:
         self._busy.clear()
         self._dry.clear()
 
-    def there_is(self, want: Want) -> bool:
+    def there_is(self, want: Capacity) -> bool:
         """Whether there is something to take. Locks nothing."""
         if want.root is not None:
             return bool(self._in_tree(want, Lanes(self._store, self._now, self._has_rules), locked=False))
@@ -51,7 +52,7 @@ class Claims:
             self._is_dry(each)
         return False
 
-    def take(self, pool: int, want: Want) -> list[Claim]:
+    def take(self, pool: int, want: Capacity) -> list[Claim]:
         """The next jobs in order for which there is a place of their kind. A full kind does not hide another's jobs."""
         lanes = Lanes(self._store, self._now, self._has_rules)
         claims: list[Claim] | None = None
@@ -66,19 +67,19 @@ class Claims:
         self.tell_families(claims)
         return claims
 
-    def _take_chosen(self, pool: int, want: Want, chosen: list[int], lanes: Lanes) -> list[Claim]:
+    def _take_chosen(self, pool: int, want: Capacity, chosen: list[int], lanes: Lanes) -> list[Claim]:
         claims = self._store.claim(pool, chosen, self._now, idle=want.idle) if chosen else []
         lanes.taken(claims)
         return claims
 
-    def _take_lane(self, pool: int, want: Want, lane: Lane) -> list[Claim] | None:
+    def _take_lane(self, pool: int, want: Capacity, lane: Lane) -> list[Claim] | None:
         most = min(lane.most, most_of(want)[lane.kind])
         claims = self._store.claim_lane(pool, lane._replace(most=most), self._now, idle=want.idle)
         if claims == [] and most > 0 and want.idle:
             self._is_dry(lane)
         return claims
 
-    def _take_merged(self, pool: int, want: Want, found: list[Lane], lanes: Lanes) -> list[Claim]:
+    def _take_merged(self, pool: int, want: Capacity, found: list[Lane], lanes: Lanes) -> list[Claim]:
         chosen: list[int] = []
         left, bound, plain, seen = dict(want.places), _bound(want), lanes.plain, False
 
@@ -99,7 +100,7 @@ class Claims:
                     self._is_dry(each)
         return self._take_chosen(pool, want, chosen, lanes)
 
-    def _in_tree(self, want: Want, lanes: Lanes, *, locked: bool) -> list[int]:
+    def _in_tree(self, want: Capacity, lanes: Lanes, *, locked: bool) -> list[int]:
         """The next jobs of one tree that may be claimed now, of the queues that are wanted."""
         left, chosen = most_of(want), []
         for id, kind, queue, lane in self._store.ready_in_tree(want.root or 0, MOST_OF_TREE, locked=locked):
@@ -112,7 +113,7 @@ class Claims:
                     break
         return chosen
 
-    def _lanes(self, want: Want, lanes: Lanes) -> list[Lane]:
+    def _lanes(self, want: Capacity, lanes: Lanes) -> list[Lane]:
         """Everything that may be claimed from now."""
         places = {kind: min(n, want.limit) for kind, n in want.places.items() if n > 0}
         sought = Sought(want.queues, tuple(places))
@@ -140,12 +141,12 @@ class Claims:
                 claim.children = self._store.outcomes(claim.id)
 
 
-def most_of(want: Want) -> dict[str, int]:
+def most_of(want: Capacity) -> dict[str, int]:
     """How many of each kind, if there were nothing else."""
     most = {"async": want.limit}
     return {kind: min(places, most.get(kind, _bound(want))) for kind, places in want.places.items() if places > 0}
 
 
-def _bound(want: Want) -> int:
+def _bound(want: Capacity) -> int:
     """How many commands and sync tasks together."""
     return want.limit if want.bound is None else want.bound

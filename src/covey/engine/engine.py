@@ -14,7 +14,8 @@ from .. import settings as config
 from ..core import check
 from ..core.clocks import NEVER
 from ..core.machine import SECOND
-from ..core.model import ENDED, Caller, Enqueued, Row, Spec
+from ..core.model import ENDED, Enqueued, JobRow, Spec
+from ..core.turn import Caller
 from ..core.view import Change, Edit, Filter, JobView
 from ..env import failpoint
 from ..errors import InvalidInput, NotFound, Refused, StillStopping
@@ -171,20 +172,20 @@ class Engine(Loans, Views, Tokens, Live, Callers, Siblings):
             self._each(refs, lambda row, trees: self._stop(row, trees, ids))
         return self._each(refs, self._remove)
 
-    def _stop(self, row: Row, trees: Trees, roots: set[int]) -> Change:
+    def _stop(self, row: JobRow, trees: Trees, roots: set[int]) -> Change:
         """It will not run any more, and may go once its processes have; ``roots`` go too."""
         if row.root_id not in roots:
             raise _is_child(row)
         return Change(row.id, row.state, row.state) if row.state in ENDED else self._cancel(row, trees)
 
-    def _each(self, refs: Sequence[Ref], change: Callable[[Row, Trees], Change]) -> list[Change]:
+    def _each(self, refs: Sequence[Ref], change: Callable[[JobRow, Trees], Change]) -> list[Change]:
         try:
             return self._change_each(refs, change)
         except StillStopping as error:
             raise stopping.explained(error, self.store, list(map(self._row, refs)), self.pool_views()) from None
 
     @repeated
-    def _change_each(self, refs: Sequence[Ref], change: Callable[[Row, Trees], Change]) -> list[Change]:
+    def _change_each(self, refs: Sequence[Ref], change: Callable[[JobRow, Trees], Change]) -> list[Change]:
         """Parents before their children, whatever the order asked for: what was done to a parent includes them."""
         if not refs:
             return []
@@ -199,7 +200,7 @@ class Engine(Loans, Views, Tokens, Live, Callers, Siblings):
             failpoint("change.before_commit")
         return [changes[id] for id in rows]
 
-    def _change(self, row: Row, trees: Trees, change: Callable[[Row, Trees], Change]) -> Change:
+    def _change(self, row: JobRow, trees: Trees, change: Callable[[JobRow, Trees], Change]) -> Change:
         current = self.store.row(row.id)
         if current is None:  # it was there a moment ago: an earlier change of this call has dropped it with its parent
             return Change(row.id, "removed", row.state)
@@ -209,7 +210,7 @@ class Engine(Loans, Views, Tokens, Live, Callers, Siblings):
         trees.settle()
         return done
 
-    def _row(self, ref: Ref) -> Row:
+    def _row(self, ref: Ref) -> JobRow:
         row = self.store.row(self._id(ref))
         if row is None:
             raise NotFound(f"no job {ref!r}; `covey list` shows what there is")
@@ -226,19 +227,19 @@ class Engine(Loans, Views, Tokens, Live, Callers, Siblings):
             raise NotFound(f"no job with the key {text!r}; `covey list` shows what there is")
         return int(id)
 
-    def _cancel(self, row: Row, trees: Trees) -> Change:
+    def _cancel(self, row: JobRow, trees: Trees) -> Change:
         state = trees.cancel(row)
         self.store.event("cancelled", now=trees.now, job_id=row.id, text=f"was {row.state}")
         return Change(row.id, state, row.state)
 
-    def _retry(self, row: Row, trees: Trees, *, all: bool) -> Change:
+    def _retry(self, row: JobRow, trees: Trees, *, all: bool) -> Change:
         change = reopen.retry(row, trees, all=all)
         if row.state in ENDED:  # somebody else wants it now; whoever asked for it first has seen it end
             self.store.ask("untie", job=row.id)
         self.store.event("retried", now=trees.now, job_id=row.id, text=f"was {row.state}")
         return Change(row.id, change.state, row.state)
 
-    def _again(self, row: Row, trees: Trees) -> Change:
+    def _again(self, row: JobRow, trees: Trees) -> Change:
         now = trees.now
         if row.state not in ENDED:
             raise Refused(f"job {row.id} is {row.state}; --again copies jobs that have ended")
@@ -246,7 +247,7 @@ class Engine(Loans, Views, Tokens, Live, Callers, Siblings):
         self.store.event("copied", now=now, job_id=row.id, text=f"as job {new_id}")
         return Change(row.id, row.state, row.state, new_id)
 
-    def _edit(self, row: Row, edit: Edit, now: int) -> Change:
+    def _edit(self, row: JobRow, edit: Edit, now: int) -> Change:
         if row.state not in ("pending", "scheduled", "failed", "blocked"):
             raise Refused(f"job {row.id} is {row.state}; only a job that waits to start can be edited")
         if isinstance(edit.max_attempts, int):
@@ -284,7 +285,7 @@ class Engine(Loans, Views, Tokens, Live, Callers, Siblings):
         self.store.event("edited", now=now, job_id=row.id)
         return Change(row.id, state, row.state)
 
-    def _remove(self, row: Row, trees: Trees) -> Change:
+    def _remove(self, row: JobRow, trees: Trees) -> Change:
         if row.parent_id is not None:
             raise _is_child(row)
         if row.state not in ENDED:
@@ -419,7 +420,7 @@ class Engine(Loans, Views, Tokens, Live, Callers, Siblings):
         self.store.dialect.close()
 
 
-def _is_child(row: Row) -> Refused:
+def _is_child(row: JobRow) -> Refused:
     return Refused(f"job {row.id} is a child; remove its root {row.root_id} instead")
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 
-from ..core.model import Row
+from ..core.model import JobRow
 from ..store.store import Store
 
 OF_A_RUN = re.compile(r"(\d+)\.(\d+)\.(out|err|spawn|info)")
@@ -39,6 +39,6 @@ def stale(store: Store, directory: str) -> dict[tuple[int, int], list[str]]:
     return {run: names for run, names in found.items() if not _is_held(rows.get(run[0]), run[1])}
 
 
-def _is_held(row: Row | None, fence: int) -> bool:
+def _is_held(row: JobRow | None, fence: int) -> bool:
     """Whether a pool still has this run; a cancel has raised the fence by one."""
     return row is not None and row.pool is not None and fence in (row.fence, row.fence - 1)

@@ -10,8 +10,9 @@ from msgspec import Struct
 
 from ..core.label import suffix
 from ..core.machine import SECOND
-from ..core.model import Claim, Held, Kind, Outcome, Output, PoolInfo, Report, Row, Spawn, Turn, Want, WorkerState
+from ..core.model import Claim, JobRow, Kind, Output, Report, RunOutcome, Spawn
 from ..core.tree import time_left_s
+from ..core.turn import Capacity, Held, PoolInfo, Turn, WorkerState
 from ..env import failpoint
 from ..errors import LeaseLost, Refused
 from ..store.store import Store
@@ -57,7 +58,7 @@ class Loans(Turns):
         """(pool, claim) of a new loan; None if there is nothing to be had."""
         kinds: tuple[Kind, ...] = info.kinds
         pool = self.register(info).pool
-        want = Want(queues=info.queues, places=dict.fromkeys(kinds, 1), limit=1)
+        want = Capacity(queues=info.queues, places=dict.fromkeys(kinds, 1), limit=1)
         claims = self.turn(Turn(pool=pool, database_id=self.database_id, number=1, wants=[want])).claims
         if not claims:
             self.leave(pool)
@@ -121,7 +122,7 @@ class Loans(Turns):
             failpoint("stage.before_commit")
         return first + len(texts)
 
-    def settle(self, job: int, pool: int, fence: int, outcome: Outcome, **fields: object) -> None:
+    def settle(self, job: int, pool: int, fence: int, outcome: RunOutcome, **fields: object) -> None:
         """The run is reported and the loan is over. Told twice, it counts once; LeaseLost if it is not ours."""
         report = Report(job, fence, outcome, **fields)  # type: ignore[arg-type]
         if name := self.store.value("is_loan", pool=pool):
@@ -148,7 +149,7 @@ class Loans(Turns):
         tried again since, a cancel. Of a run that was ended for its borrower the story says so: "worker_lost" is what
         no borrower can report.
         """
-        row: Row | None = self.store.row(job)
+        row: JobRow | None = self.store.row(job)
         if row is None:
             return False
         for outcome, whose in self.store.ask("outcome_of_run", job=job, fence=fence):

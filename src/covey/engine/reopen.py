@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ..core import tree
-from ..core.machine import Change, Signal, decide
-from ..core.model import ENDED, Row
+from ..core.machine import Signal, Transition, decide
+from ..core.model import ENDED, JobRow
 from ..errors import Refused, StillStopping
 from .trees import Trees
 
 
-def retry(row: Row, trees: Trees, *, all: bool) -> Change:
+def retry(row: JobRow, trees: Trees, *, all: bool) -> Transition:
     """The job runs again, and its family takes it back; Refused where the family cannot."""
     again = Reopening(trees)
     change = again.retry(row, all=all)
@@ -23,7 +23,7 @@ class Reopening:
         self._opened: list[int] = []
         self._waiting: list[int] = []  # parents that wait again, perhaps for nobody
 
-    def retry(self, row: Row, *, all: bool) -> Change:
+    def retry(self, row: JobRow, *, all: bool) -> Transition:
         change = decide(row, Signal("retry", all=all, blocked=self._is_blocked(row)), self.now, self.trees.rng)
         if row.state not in ENDED:
             self.store.change(row, change, self.now)
@@ -44,7 +44,7 @@ class Reopening:
 
     # ── downward ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _open(self, row: Row, change: Change) -> None:
+    def _open(self, row: JobRow, change: Transition) -> None:
         self.store.change(row, change, self.now)
         self._opened.append(row.id)
         if row.parent_id is None:
@@ -53,7 +53,7 @@ class Reopening:
             self._open_children(row)
             self._waiting.append(row.id)
 
-    def _open_children(self, parent: Row) -> None:
+    def _open_children(self, parent: JobRow) -> None:
         """Those that did not complete run again; serial ones one after the other."""
         self._refuse_pruned(parent)
         opened = 0
@@ -65,14 +65,14 @@ class Reopening:
                 opened += 1
         self._count(parent.id, opened)
 
-    def _open_later(self, parent: Row, child: Row) -> None:
+    def _open_later(self, parent: JobRow, child: JobRow) -> None:
         """A serial child takes along those that were cancelled because it did not complete."""
         for page in self.store.reopenable(parent.id, after=child.child_no or 0):
             for later in self.store.rows(page).values():
                 self._open(later, decide(later, Signal("retry", blocked=True), self.now, self.trees.rng))
             self._count(parent.id, len(page))
 
-    def _drop(self, row: Row) -> None:
+    def _drop(self, row: JobRow) -> None:
         """The handler starts over: what it spawned, and its result, are gone."""
         if held := self.store.value("held_below", parent=row.id):
             raise StillStopping(f"job {held}, below job {row.id}, is still stopping; its processes are not gone yet")
@@ -82,22 +82,22 @@ class Reopening:
 
     # ── upward ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _wait_again(self, row: Row, ancestors: list[Row]) -> None:
+    def _wait_again(self, row: JobRow, ancestors: list[JobRow]) -> None:
         """Each ancestor counts one more unfinished and one less failed child, up to the first that never ended."""
         for ancestor in ancestors:
             self._count(ancestor.id, 1)
             if ancestor.state in ENDED:
                 self._open(ancestor, decide(ancestor, Signal("child_reopened"), self.now, self.trees.rng))
 
-    def _ancestors(self, row: Row) -> list[Row]:
+    def _ancestors(self, row: JobRow) -> list[JobRow]:
         """Nearest first."""
-        found: list[Row] = []
+        found: list[JobRow] = []
         while row.parent_id is not None and (parent := self.store.row(row.parent_id)):
             found.append(parent)
             row = parent
         return found
 
-    def _is_blocked(self, row: Row) -> bool:
+    def _is_blocked(self, row: JobRow) -> bool:
         """Whether something that must come before the job has not ended; Refused if it ended otherwise than well."""
         if row.parent_id is None:
             return bool(self.store.value("open_edges", id=row.id))
@@ -115,6 +115,6 @@ class Reopening:
     def _count(self, parent: int, opened: int) -> None:
         self.store.many("count_ends", [{"id": parent, "ended": -opened, "failed": -opened}])
 
-    def _refuse_pruned(self, parent: Row) -> None:
+    def _refuse_pruned(self, parent: JobRow) -> None:
         if self.store.value("children_there", parent=parent.id) != parent.children_total:
             raise Refused(f"some children of job {parent.id} are pruned already; `retry --all` starts it over")

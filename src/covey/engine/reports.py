@@ -7,7 +7,8 @@ from random import Random
 
 from ..core.check import storable
 from ..core.machine import Signal, decide
-from ..core.model import Held, Reply, Report, Row, Turn
+from ..core.model import JobRow, Report
+from ..core.turn import Held, Reply, Turn
 from ..store.store import Store
 from .spawns import Spawning
 from .trees import Trees
@@ -32,7 +33,7 @@ class Reports:
         others = [report for report in reports if report.id not in done]
         if not others:
             return len(done)
-        trees.stirred = True
+        trees.changed = True
         rows = self.store.rows([report.id for report in others])
         return len(done) + sum(
             self._apply_one(report, rows.get(report.id), turn.pool, reply, trees) for report in others
@@ -48,7 +49,7 @@ class Reports:
         trees.completed(kin)
         return done
 
-    def _apply_one(self, report: Report, row: Row | None, pool: int, reply: Reply, trees: Trees) -> bool:
+    def _apply_one(self, report: Report, row: JobRow | None, pool: int, reply: Reply, trees: Trees) -> bool:
         """Whether the report moved its job."""
         now = trees.now
         if row is None or report.fence != row.fence or (row.state == "processing" and row.pool != pool):
@@ -75,7 +76,7 @@ class Reports:
             self.store.set_results([report])
         return True
 
-    def _release(self, row: Row, pool: int, report: Report, trees: Trees) -> bool:
+    def _release(self, row: JobRow, pool: int, report: Report, trees: Trees) -> bool:
         """A cancelled job's family is gone, however its run ended."""
         if row.state != "cancelled" or row.pool != pool or report.fence != row.fence - 1:
             return False  # not the run that was cancelled

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..core import check, tree
 from ..core.machine import SECOND, Signal, decide
-from ..core.model import MAX_DEPTH, Report, Row, Spec
+from ..core.model import MAX_DEPTH, JobRow, Report, Spec
 from ..errors import CoveyError, Duplicate, Refused
 from ..store.families import Place
 from ..store.store import Store
@@ -43,7 +43,9 @@ class Queues:
 class Spawning:
     """One success with spawns. `signal` says what became of it; what was refused has written nothing."""
 
-    def __init__(self, store: Store, row: Row, report: Report, *, now: int, rng: Random, add_queues: AddQueues) -> None:
+    def __init__(
+        self, store: Store, row: JobRow, report: Report, *, now: int, rng: Random, add_queues: AddQueues
+    ) -> None:
         self.store, self.row, self.now, self.rng = store, row, now, rng
         self.opened = 0
         self._within = next((spawn.within for spawn in report.spawned or () if spawn.within is not None), None)
@@ -89,18 +91,18 @@ class Spawning:
         children, siblings = _unique(plan.children, taken), _unique(plan.siblings, taken)
         return tree.Plan(children, siblings, plan.uncles, plan.mode)
 
-    def _calls_of_siblings(self, report: Report) -> dict[str, tree.Call]:
+    def _calls_of_siblings(self, report: Report) -> dict[str, tree.KeyedCall]:
         keys = [s.spec.key for s in report.spawned or () if s.relation == "sibling" and s.spec.key is not None]
         if not keys or self.row.parent_id is None:
             return {}
         found = self.store.ask("calls_of_children", parent=self.row.parent_id, keys=json.dumps(keys))
         return {key: (task, args) for key, task, args in found}
 
-    def _uncles(self, plan: tree.Plan) -> list[tuple[Spec, bool, Row | None]]:
+    def _uncles(self, plan: tree.Plan) -> list[tuple[Spec, bool, JobRow | None]]:
         """(spec, always, the unstarted job that it merges into) each; within one report, too, a name stands for one."""
         spoken = {spec.unique_key for spec in plan.children + plan.siblings if spec.unique_key is not None}
-        named: dict[tuple[str, str], tuple[Spec, bool, Row | None]] = {}
-        uncles: list[tuple[Spec, bool, Row | None]] = []
+        named: dict[tuple[str, str], tuple[Spec, bool, JobRow | None]] = {}
+        uncles: list[tuple[Spec, bool, JobRow | None]] = []
         for spec, always in plan.uncles:
             if spec.unique_key in spoken:
                 raise Refused(f"the unique_key {spec.unique_key!r} names a child and an uncle of job {self.row.id}")
@@ -116,7 +118,7 @@ class Spawning:
                 named[name[0], name[1]] = (spec, always, holder)
         return uncles + list(named.values())
 
-    def _holder(self, spec: Spec) -> Row | None:
+    def _holder(self, spec: Spec) -> JobRow | None:
         """The job that has the uncle's name already."""
         if spec.unique_key is not None:
             id = self._holders.get(spec.unique_key)
@@ -139,7 +141,7 @@ class Spawning:
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _adopt(self, parent: Row, specs: Sequence[Spec], mode: str, report: Report | None) -> None:
+    def _adopt(self, parent: JobRow, specs: Sequence[Spec], mode: str, report: Report | None) -> None:
         """The parent has these children too, at the end of the line."""
         if not specs:
             return
@@ -150,7 +152,7 @@ class Spawning:
         self.store.ask("adopt", id=parent.id, count=len(specs), mode=mode, joins=joins, on_error=told.on_error)
         self.opened += len(specs) if mode == "concurrent" else 1
 
-    def _places(self, parent: Row, specs: Sequence[Spec], ids: Iterable[int], mode: str) -> Iterator[Place]:
+    def _places(self, parent: JobRow, specs: Sequence[Spec], ids: Iterable[int], mode: str) -> Iterator[Place]:
         root_queue = self._root_queue(parent)
         first = parent.children_total
         for number, (id, spec) in enumerate(zip(ids, specs, strict=True), first):
@@ -169,11 +171,11 @@ class Spawning:
                 lane=self._queues.lane(spec.queue, parent.root_id, root_queue),
             )
 
-    def _root_queue(self, row: Row) -> str:
+    def _root_queue(self, row: JobRow) -> str:
         root = row if row.parent_id is None else self.store.row(row.root_id)
         return root.queue if root is not None else row.queue
 
-    def _insert_uncles(self, uncles: Sequence[tuple[Spec, bool, Row | None]]) -> None:
+    def _insert_uncles(self, uncles: Sequence[tuple[Spec, bool, JobRow | None]]) -> None:
         if not uncles:
             return
         specs = [spec for spec, _, holder in uncles if holder is None]
@@ -198,7 +200,7 @@ class Spawning:
             lane=self._queues.lane(spec.queue, id, spec.queue),
         )
 
-    def _hold(self, holder: Row) -> None:
+    def _hold(self, holder: JobRow) -> None:
         """An unstarted job waits for this root too, and stands where the oldest of its roots stood."""
         if holder.state != "blocked":
             self.store.change(holder, decide(holder, Signal("block"), self.now, self.rng), self.now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..core.model import Row
+from ..core.model import JobRow
 from ..core.view import PoolView
 from ..env import hostname
 from ..errors import Refused, StillStopping
@@ -12,7 +12,7 @@ from ..store.store import Store
 from .health import is_alive
 
 
-def explained(error: StillStopping, store: Store, rows: Sequence[Row], pools: Sequence[PoolView]) -> Refused:
+def explained(error: StillStopping, store: Store, rows: Sequence[JobRow], pools: Sequence[PoolView]) -> Refused:
     """The same, unless the pool that has to end them is gone: then who hands the job back, or what to do about it."""
     known = {pool.id: pool for pool in pools}
     for held in _held(store, rows):
@@ -29,7 +29,7 @@ def explained(error: StillStopping, store: Store, rows: Sequence[Row], pools: Se
     return error
 
 
-def _held(store: Store, rows: Sequence[Row]) -> list[Row]:
+def _held(store: Store, rows: Sequence[JobRow]) -> list[JobRow]:
     """Of each job's tree one that a pool still has."""
     ids = [found[0][0] for row in rows if (found := store.ask("held_in_tree", root=row.root_id))]
     return [row for id in ids if (row := store.row(id)) is not None]

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ..core import clocks, tree
 from ..core.machine import Signal, cancel_below, decide
-from ..core.model import ENDED, Row, State
+from ..core.model import ENDED, JobRow, State
 from ..store.store import Done, Store
 
 
@@ -35,7 +35,7 @@ class Trees:
 
     def __init__(self, store: Store, now: int, rng: Random) -> None:
         self.store, self.now, self.rng = store, now, rng
-        self.stirred = False  # whether more was written than plain successes without a family
+        self.changed = False  # whether more was written than plain successes without a family
         self.opened = 0  # how many jobs became ready: worth a ring
         self.touched: set[int] = set()  # what a person's request has changed besides the jobs that were named
         self._ends: list[End] = []
@@ -48,16 +48,16 @@ class Trees:
             End(each.id, "completed", each.parent_id, each.child_no, each.lane, bool(each.waited_for)) for each in done
         ]
 
-    def ended(self, row: Row, state: State) -> None:
+    def ended(self, row: JobRow, state: State) -> None:
         self._ends.append(End(row.id, state, row.parent_id, row.child_no, row.lane))
 
-    def released(self, row: Row) -> None:
+    def released(self, row: JobRow) -> None:
         """The processes of an ended job are gone: its tree may be over now."""
         root = row if row.parent_id is None else self.store.row(row.root_id)
         if root is not None and root.state in ENDED:
             self._over(root.id, root.state)
 
-    def cancel(self, row: Row, error: str | None = None) -> State:
+    def cancel(self, row: JobRow, error: str | None = None) -> State:
         """The job and everything below it is cancelled."""
         change = decide(row, Signal("cancel", error=error), self.now, self.rng)
         self.store.change(row, change, self.now)
@@ -104,7 +104,7 @@ class Trees:
     def settle(self) -> None:
         """Every parent whose last child has ended has moved on, and so upward through all ancestors."""
         while self._ends:
-            self.stirred = True
+            self.changed = True
             ends, self._ends = self._ends, []
             self._count(ends)
             self._close(ends)
@@ -127,7 +127,7 @@ class Trees:
             self.store.many("count_ends", ({"id": id, "ended": n, "failed": failed[id]} for id, n in ended.items()))
             self._step(self.store.rows(list(ended)), first, failed)
 
-    def _step(self, parents: dict[int, Row], first: dict[int, int], failed: dict[int, int]) -> None:
+    def _step(self, parents: dict[int, JobRow], first: dict[int, int], failed: dict[int, int]) -> None:
         due = []
         for parent in parents.values():
             match tree.after_ends(parent, failed=failed.get(parent.id, 0) > 0):
@@ -140,7 +140,7 @@ class Trees:
         if due:
             self._settle(due)
 
-    def _settle(self, parents: list[Row]) -> None:
+    def _settle(self, parents: list[JobRow]) -> None:
         infos: dict[int, list[str | None]] = defaultdict(list)
         for id, info, below in self.store.ask("infos_below", parents=json.dumps([parent.id for parent in parents])):
             infos[id] += (info, below)
@@ -158,7 +158,7 @@ class Trees:
             else:
                 self.opened += 1
 
-    def _advance(self, parent: Row, ended: int) -> None:
+    def _advance(self, parent: JobRow, ended: int) -> None:
         """Serial children: what comes after a failed one is cancelled, else the next one's turn has come."""
         if parent.children_failed:
             failed = self.store.value("first_failed", parent=parent.id)
@@ -169,7 +169,7 @@ class Trees:
         if child is not None and child.state == "blocked":
             self._unblock(child)
 
-    def _unblock(self, row: Row) -> None:
+    def _unblock(self, row: JobRow) -> None:
         self.store.change(row, decide(row, Signal("unblocked"), self.now, self.rng), self.now)
         self.opened += 1
 
@@ -192,7 +192,7 @@ class Trees:
         self._close_edges(root, tree.outcome(state))
         self.opened += 1
 
-    def _close_edges(self, root: int, outcome: tree.Outcome) -> None:
+    def _close_edges(self, root: int, outcome: tree.EdgeOutcome) -> None:
         for (id,) in self.store.ask("close_edges", root=root, outcome=outcome):
             row = self.store.row(id)
             if row is None or row.state != "blocked":

@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from .. import settings as config
 from ..core import clocks
-from ..core.model import ENDED, KINDS, Held, Kind, LostPool, PoolInfo, Registered, Reply, Report, Stirrings, Turn, Want
+from ..core.model import ENDED, KINDS, Kind, Report
+from ..core.turn import Capacity, Held, LostPool, PendingWork, PoolInfo, Registered, Reply, Turn
 from ..env import failpoint
 from ..errors import CoveyError, InvalidInput, Refused, Undone
 from ..store.dialect import Listener
@@ -47,7 +48,7 @@ class Common(Struct):
     claims: Claims
     due_at: int | None
     deadline_at: int | None
-    stirred: bool = False  # whether somebody's report may have cancelled what another one runs
+    changed: bool = False  # whether somebody's report may have cancelled what another one runs
 
 
 class Turns(Reports):
@@ -237,7 +238,7 @@ class Turns(Reports):
     @repeated
     def _ask_at_once(self, turn: Turn, reports: Sequence[Report], now: int) -> Taken | None:
         failpoint("turn.before_commit")
-        want = turn.wants[0] if turn.wants else Want((), {}, 0)
+        want = turn.wants[0] if turn.wants else Capacity((), {}, 0)
         return self.store.take(turn, reports, _sought_by(turn) or Sought((), ()), most_of(want), now, idle=want.idle)
 
     def _take_together(self, turns: Sequence[Turn]) -> list[Answer]:
@@ -290,14 +291,14 @@ class Turns(Reports):
         trees.settle()
         failpoint("turn.after_reports")
         promoted = self._promote(now) if common.due_at is not None and common.due_at <= now else 0
-        common.stirred |= trees.stirred
-        if promoted or trees.stirred or moved:
+        common.changed |= trees.changed
+        if promoted or trees.changed or moved:
             common.claims.forget()
         for want in turn.wants:
             if want.limit > 0:
                 reply.claims += common.claims.take(turn.pool, want)
         failpoint("turn.after_claim")
-        if cancels or common.stirred:
+        if cancels or common.changed:
             reply.cancels = [Held(*row) for row in self.store.ask("stopping_of", pool=turn.pool)]
         tidied = False
         if not _is_idle(turn) or reply.claims or promoted or ended:  # else nothing was found, and nothing is written
@@ -305,7 +306,7 @@ class Turns(Reports):
             tidied = self._do_duties(common)
         if turn.draining and not reply.claims and turn.wants:
             reply.drained = all(self._drained(want, now) for want in turn.wants)
-        if promoted or trees.stirred or moved or tidied or (reply.claims and common.deadline_at is not None):
+        if promoted or trees.changed or moved or tidied or (reply.claims and common.deadline_at is not None):
             common.due_at, common.deadline_at = self.store.ask("instants")[0]
         reply.next_due_at = _earliest(common.due_at, common.deadline_at)
         if ended:
@@ -326,7 +327,7 @@ class Turns(Reports):
             failpoint("beat.before_commit")
         return set(pools) - {row[0] for row in alive}
 
-    def stirrings(self) -> Stirrings:
+    def pending_work(self) -> PendingWork:
         """What there is to do for pools, without looking at more than a thousand jobs of a lane. Reads only."""
         now = self.clock()
         lanes = Lanes(self.store, now, has_rules=True)
@@ -335,7 +336,7 @@ class Turns(Reports):
         cancels: dict[int, set[tuple[int, int]]] = {}
         for pool, id, fence in self.store.ask("stopping"):
             cancels.setdefault(pool, set()).add((id, fence))
-        return Stirrings(
+        return PendingWork(
             ready=[each for each in ready if each[2]],
             stops={row[0] for row in self.store.ask("asked_to_stop")},
             cancels=cancels,
@@ -382,7 +383,7 @@ class Turns(Reports):
         common.claims.forget()
         return True
 
-    def _drained(self, want: Want, now: int) -> bool:
+    def _drained(self, want: Capacity, now: int) -> bool:
         if want.root is not None:
             return self._tree_drained(want.root, now)
         queues = want.queues if want.queues is not None else [row[0] for row in self.store.ask("queues")]

@@ -12,13 +12,14 @@ from ..core import check
 from ..core.clocks import SLACK, age_s
 from ..core.codec import decode, printable
 from ..core.label import parts
-from ..core.model import ENDED, KINDS, SHELL, STATES, WorkerState
+from ..core.model import ENDED, KINDS, SHELL, STATES
 from ..core.specs import command_line
 from ..core.tree import with_children
+from ..core.turn import WorkerState
 from ..core.view import (
     Attempt,
     Branch,
-    Children,
+    ChildCounts,
     Event,
     Filter,
     Finding,
@@ -328,7 +329,7 @@ def _job(row: tuple[Any, ...]) -> JobView:
         result=None if result is None else decode(result),
         parent_id=parent_id,
         root_id=root_id,
-        children=Children(
+        children=ChildCounts(
             total, unfinished, failed, total - unfinished, (total - unfinished) / total if total else None
         ),
         batch=batch,

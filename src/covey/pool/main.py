@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from .. import __version__
 from ..core.label import suffix
-from ..core.model import Kind, PoolEvent, PoolInfo, Registered, Turn
+from ..core.model import Kind
 from ..core.ports import Source
+from ..core.turn import PoolEvent, PoolInfo, Registered, Turn
 from ..env import boot, failpoint, hostname, start_ticks
 from ..errors import CoveyError, Refused
 from ..log import Log, LogFile

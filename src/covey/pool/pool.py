@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from ..core.model import Claim, Kind, Reply, Report
+from ..core.model import Claim, Kind, Report
+from ..core.turn import Reply
 from ..env import failpoint
 from ..errors import CoveyError
 from ..log import Log

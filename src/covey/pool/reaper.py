@@ -18,8 +18,8 @@ import time
 from collections.abc import Container
 from functools import partial
 
-from ..core.model import LostPool, Tie
 from ..core.ports import Source
+from ..core.turn import LostPool, Tie
 from ..env import alive, boot, hostname, start_ticks
 from ..errors import Busy
 from ..log import Log

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ..core.model import WorkerState
+from ..core.turn import WorkerState
 from .workers import Crew
 
 SOON_S = 0.5

@@ -14,8 +14,9 @@ from operator import attrgetter
 
 from msgspec import Struct
 
-from ..core.model import KINDS, Claim, Held, Kind, PoolEvent, Reply, Report, Turn, Want, WorkerState
+from ..core.model import KINDS, Claim, Kind, Report
 from ..core.ports import Source
+from ..core.turn import Capacity, Held, PoolEvent, Reply, Turn, WorkerState
 from ..errors import CoveyError, Gone, SchemaError, TooLarge
 from ..log import Log
 from .asking import Asking
@@ -41,7 +42,7 @@ class Offer(Struct, frozen=True):
     def total(self) -> int:
         return sum(ready * self.ahead.get(kind, 1) for kind, ready in self.ready.items())
 
-    def room(self, queues: tuple[str, ...] | None, load: dict[str, int], root: int | None = None) -> Want:
+    def room(self, queues: tuple[str, ...] | None, load: dict[str, int], root: int | None = None) -> Capacity:
         """Free places by kind, beside what is held already."""
         working = {kind: -(-load.get(kind, 0) // ahead) for kind, ahead in self.ahead.items()}
         free: dict[str, int] = {}
@@ -54,7 +55,7 @@ class Offer(Struct, frozen=True):
             free[kind] = max(0, places - load.get(kind, 0))
         bound = max((free.get(kind, 0) for kind in self.ahead), default=0)
         idle = sum(working.values()) < self.count
-        return Want(queues, free, bound + free.get("async", 0), idle=idle, bound=bound, root=root)
+        return Capacity(queues, free, bound + free.get("async", 0), idle=idle, bound=bound, root=root)
 
 
 class Exchange:
@@ -309,7 +310,7 @@ class Exchange:
                 turn.held = [Held(id, fence) for id, (fence, *_) in self._held.items() if (id, fence) not in reported]
             return turn
 
-    def _room(self, reports: list[Report], without: Container[str] = ()) -> list[Want]:
+    def _room(self, reports: list[Report], without: Container[str] = ()) -> list[Capacity]:
         """Free places by type once these reports have been heard."""
         load = {name: dict(kinds) for name, kinds in self._load.items()}
         for report in reports:
@@ -385,14 +386,14 @@ def _lanes_of(claims: list[Claim]) -> list[tuple[tuple[str, Kind], list[Claim]]]
     return [(lane, list(each)) for lane, each in groupby(claims, key=_LANE)]
 
 
-def _queues_of(room: list[Want]) -> tuple[str, ...] | None:
+def _queues_of(room: list[Capacity]) -> tuple[str, ...] | None:
     """Where there is a free place for something: None is any queue, none at all a full pool."""
     if any(want.queues is None for want in room):
         return None
     return tuple(dict.fromkeys(queue for want in room for queue in want.queues or ()))
 
 
-def _kinds_of(room: list[Want]) -> tuple[Kind, ...]:
+def _kinds_of(room: list[Capacity]) -> tuple[Kind, ...]:
     return tuple(kind for kind in KINDS if any(want.places.get(kind, 0) > 0 for want in room))
 
 

@@ -10,7 +10,8 @@ import time
 
 from msgspec import Struct
 
-from ..core.model import Claim, Kind, WorkerState
+from ..core.model import Claim, Kind
+from ..core.turn import WorkerState
 from ..env import start_ticks
 from ..worker import messages as wire
 from ..worker import slot as slots

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from msgspec import Struct, structs
 
-from ..core.model import Kind, WorkerState
+from ..core.model import Kind
+from ..core.turn import WorkerState
 from ..env import start_ticks
 from ..log import Log
 from ..system import process_tree

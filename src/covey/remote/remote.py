@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from ..core import bodies, check, endpoints
 from ..core.endpoints import ENDPOINTS, MSGPACK, Endpoint
-from ..core.model import KINDS, Caller, Child, Enqueued, Kind, LostPool, PoolInfo, Registered, Reply, Spec, Tie, Turn
+from ..core.model import KINDS, Child, Enqueued, Kind, Spec
+from ..core.turn import Caller, LostPool, PoolInfo, Registered, Reply, Tie, Turn
 from ..core.view import (
     Attempt,
     Branch,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from ..core.machine import SECOND, Change
+from ..core.machine import SECOND, Transition
 from ..core.model import MAX_FAILED, MAX_OUTCOMES, Child, Spec
 
 
@@ -38,7 +38,7 @@ class Families:
             "insert_payload", ((id, spec.args) for id, spec in zip(ids, specs, strict=True) if spec.args is not None)
         )
 
-    def end_below(self, parent: int, after: int, change: Change, now: int) -> list[tuple[int, int, int]]:
+    def end_below(self, parent: int, after: int, change: Transition, now: int) -> list[tuple[int, int, int]]:
         """Every unfinished descendant, from the children behind ``after`` on, has ended: (id, parent, child number)."""
         ids = [row[0] for row in self.ask("unfinished_below", parent=parent, after=after)]
         if not ids:

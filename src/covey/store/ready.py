@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..core.model import LONELY_INTERRUPTIONS as LONELY
-from ..core.model import Claim, Report, Turn
+from ..core.model import Claim, Report
+from ..core.turn import Turn
 from .dialect import Dialect
 from .families import json_text
 from .postgres.dead_entries import LASTS_S, Frontier, Survey, Way, is_slow

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import asdict
 
-from ..core.machine import Change
-from ..core.model import LostPool, PoolEvent, PoolInfo, Report, Row, Spec, WorkerState
+from ..core.machine import Transition
+from ..core.model import JobRow, Report, Spec
+from ..core.turn import LostPool, PoolEvent, PoolInfo, WorkerState
 from . import statements
 from .dialect import STILL_S, Dialect, Listener
 from .families import Families, json_text
@@ -145,14 +146,14 @@ class Store(Families, Waiting):
 
     # ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def row(self, id: int) -> Row | None:
+    def row(self, id: int) -> JobRow | None:
         found = self.ask("row", id=id)
-        return Row(*found[0]) if found else None
+        return JobRow(*found[0]) if found else None
 
-    def rows(self, ids: Sequence[int]) -> dict[int, Row]:
-        return {found[0]: Row(*found) for found in self.ask("rows", ids=json_text(ids))}
+    def rows(self, ids: Sequence[int]) -> dict[int, JobRow]:
+        return {found[0]: JobRow(*found) for found in self.ask("rows", ids=json_text(ids))}
 
-    def change(self, row: Row, change: Change, now: int, report: Report | None = None) -> None:
+    def change(self, row: JobRow, change: Transition, now: int, report: Report | None = None) -> None:
         """Applies a decision to the row it was made for. The fence and the state guard against deciding twice."""
         self.ask(
             "change",
@@ -189,7 +190,7 @@ class Store(Families, Waiting):
     def set_results(self, reports: Sequence[Report]) -> None:
         self.many("set_result", ({"id": r.id, "body": r.result} for r in reports))
 
-    def add_attempt(self, row: Row, report: Report, outcome: str, now: int) -> None:
+    def add_attempt(self, row: JobRow, report: Report, outcome: str, now: int) -> None:
         output = report.output
         self.ask(
             "insert_attempt",

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..core.check import YEAR_10000, check_queue
-from ..core.model import PoolInfo, Turn
+from ..core.turn import PoolInfo, Turn
 from ..errors import InvalidInput
 
 LEASE_S = (1.0, 86_400.0)

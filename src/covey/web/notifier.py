@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from .. import env
-from ..core.model import Stirrings
+from ..core.turn import PendingWork
 from ..engine.engine import Engine
 from ..errors import CoveyError
 from ..log import Log
@@ -183,7 +183,7 @@ class Hub:
                 future.set_result(None)
         self._pulse()
 
-    def _wake(self, found: Stirrings) -> None:
+    def _wake(self, found: PendingWork) -> None:
         """As many pools as there is work for, in the order of their arrival; and those that must stop something."""
         left = {(queue, kind): count for queue, kind, count in found.ready}
         due = found.due_at is not None and found.due_at <= found.now
@@ -200,7 +200,7 @@ class Hub:
             self._answer(next(iter(self._waiters)), True)
         self._pulse()
 
-    def _is_news(self, pool: int | None, found: Stirrings) -> bool:
+    def _is_news(self, pool: int | None, found: PendingWork) -> bool:
         if pool is None:
             return False
         told = pool in found.stops, frozenset(found.cancels.get(pool, ()))
@@ -275,7 +275,7 @@ class Hub:
                     self.seen += 1  # before the look: who asks from now on was not part of it
                 left_s = LOOK_S
                 if self._waiters:
-                    found = engine.stirrings()
+                    found = engine.pending_work()
                     if found.due_at is not None:
                         left_s = min(LOOK_S, max(0.001, (found.due_at - found.now) / 1e6))
                     self._post(self._wake, found)

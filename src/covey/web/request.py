@@ -13,7 +13,7 @@ import msgspec
 
 from ..core.bodies import Failed, Failure
 from ..core.endpoints import ENDPOINTS, JSON, MSGPACK, Endpoint
-from ..core.model import Turn
+from ..core.turn import Turn
 from ..errors import CoveyError, InvalidInput, NotFound, TooLarge
 from .bounds import check_body
 from .large_bodies import too_many, unpacked

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections import deque
 
-from ..core.model import Reply, Turn
+from ..core.turn import Reply, Turn
 from ..engine.engine import Engine
 from ..errors import CoveyError, StoreError
 from .engine_threads import Open

@@ -15,7 +15,7 @@ from ..options import Db, Json
 from ..printing import answer, as_json, note, one_line
 
 if TYPE_CHECKING:
-    from ...core.model import LostPool
+    from ...core.turn import LostPool
     from ...core.view import PoolView
     from ...engine.engine import Engine
     from ...log import Log

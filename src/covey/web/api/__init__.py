@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from ... import __version__, env
 from ...core import bodies
 from ...core import endpoints as wire
-from ...core.model import Caller, Child, Registered, Report, Spec
+from ...core.model import Child, Report, Spec
 from ...core.objects import FIELDS, spec_of
+from ...core.turn import Caller, Registered
 from ...core.view import Branch, Filter, JobView, LiveOutput
 from ...engine.engine import Engine
 from ...errors import Forbidden, InvalidInput, NotFound

@@ -14,8 +14,9 @@ from msgspec import Struct
 from ... import __version__
 from ...core import bodies, codec
 from ...core.check import check_spec
-from ...core.model import Child, Output, PoolInfo, Spawn
+from ...core.model import Child, Output, Spawn
 from ...core.objects import FIELDS, spec_of
+from ...core.turn import PoolInfo
 from ...engine.engine import Engine
 from ...engine.loans import Loan
 from ...errors import CoveyError, InvalidInput, LeaseLost, NotFound
@@ -139,7 +140,8 @@ class Lend(Struct, eq=False):
 def _lend(engine: Engine, ask: bodies.ClaimAsk) -> bodies.Lent | None:
     """A look first: a pool that is made and forgotten again costs two commits."""
     if not any(
-        kind in ask.kinds and (ask.queues is None or queue in ask.queues) for queue, kind, _ in engine.stirrings().ready
+        kind in ask.kinds and (ask.queues is None or queue in ask.queues)
+        for queue, kind, _ in engine.pending_work().ready
     ):
         return None
     info = PoolInfo(

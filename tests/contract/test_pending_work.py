@@ -1,4 +1,4 @@
-"""Engine.stirrings: what there is to do, for whoever wakes pools."""
+"""Engine.pending_work: what there is to do, for whoever wakes pools."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ BEHIND = True
 
 
 def ready(engine: Engine) -> dict[tuple[str, str], int]:
-    return {(queue, kind): count for queue, kind, count in engine.stirrings().ready}
+    return {(queue, kind): count for queue, kind, count in engine.pending_work().ready}
 
 
 def test_a_quiet_queue_has_none(engine: Engine, pool: HandPool, clock: FakeClock) -> None:
     engine.enqueue([command()])
     pool.claim_one()
-    found = engine.stirrings()
+    found = engine.pending_work()
     assert (found.ready, found.stops, found.cancels, found.due_at, found.now) == ([], set(), {}, None, clock())
 
 
@@ -90,11 +90,11 @@ def test_stops_and_cancels_name_their_pools(engine: Engine, pool: HandPool) -> N
     third = other.claim_one()
     engine.cancel([first.id, third.id])
     engine.stop_pools([other.id])
-    found = engine.stirrings()
+    found = engine.pending_work()
     assert found.cancels == {pool.id: {(first.id, first.fence)}, other.id: {(third.id, third.fence)}}
     assert found.stops == {other.id}
     pool.report(first, "gone")
-    assert engine.stirrings().cancels == {other.id: {(third.id, third.fence)}}
+    assert engine.pending_work().cancels == {other.id: {(third.id, third.fence)}}
     pool.succeed(second)
 
 
@@ -103,19 +103,19 @@ def test_cancelled_with_their_family_counts_too(engine: Engine, pool: HandPool) 
     first, second = pool.claim(2)
     engine.cancel([id])
     assert {first.id, second.id} == set(kids)
-    assert engine.stirrings().cancels == {pool.id: {(first.id, first.fence), (second.id, second.fence)}}
+    assert engine.pending_work().cancels == {pool.id: {(first.id, first.fence), (second.id, second.fence)}}
 
 
 def test_it_says_when_something_happens_by_itself(engine: Engine, pool: HandPool, clock: FakeClock) -> None:
     engine.enqueue([command(delay_s=50), command(delay_s=20)])
-    assert engine.stirrings().due_at == clock() + 20 * SECOND
+    assert engine.pending_work().due_at == clock() + 20 * SECOND
     root(engine, pool, child(), tree_timeout_s=5.0)
-    assert engine.stirrings().due_at == clock() + 5 * SECOND
+    assert engine.pending_work().due_at == clock() + 5 * SECOND
     clock.advance(60)  # over, and still to be done by somebody's turn
-    assert engine.stirrings().due_at == clock() - 55 * SECOND
+    assert engine.pending_work().due_at == clock() - 55 * SECOND
 
 
 def test_it_reads_only(engine: Engine, pool: HandPool, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.enqueue([command(), command(delay_s=1)])
     monkeypatch.setattr(engine.store.dialect, "transaction", lambda **_: pytest.fail("it began a transaction"))
-    assert len(engine.stirrings().ready) == 1
+    assert len(engine.pending_work().ready) == 1
