@@ -91,9 +91,9 @@ def frames(engine: Engine, pool: HandPool, jobs: int) -> None:
     engine.enqueue([python_task("t", "x" * 100)])
     claim = pool.claim_one()
     for serial in range(jobs):
-        messages.decode_dispatch(messages.encode(messages.Dispatch(serial, False, claim)))
+        messages.decode_job(messages.encode(messages.RunJob(serial, False, claim)))
         report = Report(claim.id, claim.fence, "success", START, START, "w1")
-        messages.unframe(bytearray(messages.frame(messages.Done(serial, report))))
+        messages.unframe(bytearray(messages.frame(messages.JobDone(serial, report))))
 
 
 QUEUES = {drain: 1, drain_queues: 20}  # that are full before the work begins

@@ -16,7 +16,7 @@ from traces import leave_trace, wait_for
 
 from covey import Context, Retry, Snooze
 from covey.worker import async_worker, messages
-from covey.worker.pool_link import Station
+from covey.worker.pool_link import PoolLink
 
 DELAYS: dict[str, Any] = {
     "timedelta": timedelta(milliseconds=10), "text": "0.01", "word": "soon", "list": [1], "endless": 10**400,
@@ -54,17 +54,17 @@ async def achanges_what_it_noted(ctx: Context) -> None:
     note_and_change(ctx)
 
 
-def this_station() -> Station:
-    return next(each for each in gc.get_objects() if isinstance(each, Station))
+def this_link() -> PoolLink:
+    return next(each for each in gc.get_objects() if isinstance(each, PoolLink))
 
 
 def garbles() -> None:
-    this_station().reports.sendall(b"\x04\x00\x00\x00junk")
+    this_link().reports.sendall(b"\x04\x00\x00\x00junk")
     time.sleep(1000)
 
 
 async def agarbles() -> None:
-    this_station().reports.sendall(b"\x04\x00\x00\x00junk")
+    this_link().reports.sendall(b"\x04\x00\x00\x00junk")
     await asyncio.sleep(1000)  # else its report follows, and counts
 
 
@@ -110,7 +110,7 @@ def writes_without_end(megabytes: int, go: str) -> None:
 
 
 def breaks_its_worker() -> None:
-    this_station().end = None  # type: ignore[assignment,method-assign]
+    this_link().end = None  # type: ignore[assignment,method-assign]
 
 
 ALL: list[Callable[..., Any]] = [

@@ -21,11 +21,11 @@ from covey.core.view import Event
 from covey.log import Log
 from covey.pool import workers as crews
 from covey.pool.worker_types import Type
-from covey.pool.workers import Crew
+from covey.pool.workers import Workers
 from covey.system.resources import automatic
 from covey.testing import until
 from covey.worker import messages
-from covey.worker.setting import Setting
+from covey.worker.setting import WorkerConfig
 from covey.worker.zygote import Zygote
 from tests.kit.running import RunningPool, Watch, Yard, gone
 
@@ -206,7 +206,7 @@ def test_each_worker_is_said_to_be_starting_registered_and_ready(yard: Yard) -> 
     for number in (1, 2, 3):
         found = until(partial(all_three, yard, f"command-{number}"), 10)
         assert found[0].kind == "starting"
-        # Its zygote tells of its birth, it reports in by itself: two ways, and either may be the faster.
+        # Its zygote tells of its start, it reports in by itself: two ways, and either may be the faster.
         assert sorted(event.kind for event in found[1:]) == ["ready", "registered"]
         assert {event.pool for event in found} == {pool.id}
     lines = [line.partition("✓ ")[2] for line in pool.said().splitlines() if "✓" in line]
@@ -269,21 +269,20 @@ def test_the_more_often_workers_die_young_the_later_the_next_is_tried_until_none
     monkeypatch.setattr(crews, "time", clock)
     type = Type("shell", ("shell",), 1)
     notes: list[tuple[str, str | None, str | None]] = []
-    crew = Crew(Log("test", quiet=True), lambda *note: notes.append(note), limit=1, concurrency=1)
-    crew.begin({type: {"sync": 1}})
-    deaf = SimpleNamespace(fork=lambda *_: None)
+    workers = Workers(Log("test", quiet=True), lambda *note: notes.append(note), limit=1, concurrency=1)
+    workers.begin({type: {"sync": 1}})
     pauses = []
     for _ in range(crews.GIVE_UP):
-        assert crew.start_more(deaf, lambda _: None) is None  # type: ignore[arg-type]
-        (member,) = crew.members.values()
+        assert workers.start_more(lambda *_: None, lambda _: None) is None
+        (worker,) = workers.by_name.values()
         clock.ahead_s += 3.0
-        crew.bury(member, "exited with code 1")
-        later = crew.start_more(deaf, lambda _: pytest.fail("too soon")) if pauses else None  # type: ignore[arg-type]
+        workers.bury(worker, "exited with code 1")
+        later = workers.start_more(lambda *_: None, lambda _: pytest.fail("too soon")) if pauses else None
         pauses.append(later - clock.monotonic() if later else 0.0)
         clock.ahead_s += pauses[-1]
     assert pauses == [0.0, *(pytest.approx(0.1 * 2**n, abs=0.05) for n in range(6)), 0.0]
-    assert crew.given_up == {"shell (sync)": "exited with code 1"}
-    assert (crew.coming(), crew.kinds_of("shell")) == (False, [])
+    assert workers.given_up == {"shell (sync)": "exited with code 1"}
+    assert (workers.coming(), workers.kinds_of("shell")) == (False, [])
     assert notes[-1] == ("given_up", None, "shell (sync): exited with code 1")
 
 
@@ -428,16 +427,16 @@ def test_a_zygote_that_may_not_fork_says_so_and_listens_on(monkeypatch: pytest.M
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ends = os.pipe(), os.pipe()
     fds = [ends[0][0], ends[0][1], ends[1][0]]
-    zygote = Zygote(theirs, Setting(None, "", "0:0", -1, 1024), preload=False)
+    zygote = Zygote(theirs, WorkerConfig(None, "", "0:0", -1, 1024), preload=False)
     monkeypatch.setattr(os, "fork", refuse)
     before = len(os.listdir("/proc/self/fd"))
     try:
         for name in ("shell-1", "shell-2"):
-            request = messages.encode(messages.Fork(name, "command", 1))
+            request = messages.encode(messages.ForkWorker(name, "command", 1))
             ours.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))])
             assert zygote._listen()
             reason = "cannot fork: Resource temporarily unavailable"
-            assert messages.decode_from_zygote(ours.recv(4096)) == messages.Unborn(name, reason)
+            assert messages.decode_from_zygote(ours.recv(4096)) == messages.NotForked(name, reason)
         assert len(os.listdir("/proc/self/fd")) == before  # what came with the request is closed
         ours.close()
         assert not zygote._listen()

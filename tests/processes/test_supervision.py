@@ -17,7 +17,7 @@ from covey.errors import InvalidInput
 from covey.log import Log
 from covey.pool import care
 from covey.pool.care import Care, Parent
-from covey.pool.workers import Crew
+from covey.pool.workers import Workers
 from covey.testing import until
 from tests.kit.running import RunningPool, Yard, gone
 
@@ -191,17 +191,17 @@ def test_the_parent_is_looked_at_now_and_then(
     monkeypatch: pytest.MonkeyPatch, parents: Callable[[], subprocess.Popen[bytes]]
 ) -> None:
     process = parents()
-    crew = Crew(Log("test"), lambda *_: None, limit=1, concurrency=1)
-    seldom = Care(crew, Parent(process.pid), max_memory=None)
+    workers = Workers(Log("test"), lambda *_: None, limit=1, concurrency=1)
+    seldom = Care(workers, Parent(process.pid), max_memory=None)
     monkeypatch.setattr(care, "PARENT_S", 0.0)
-    often = Care(crew, Parent(process.pid), max_memory=None)
+    often = Care(workers, Parent(process.pid), max_memory=None)
     assert not often.is_orphan()
     process.kill()
     until(often.is_orphan, 5, "its end is seen, although nobody waits for it")
     assert not seldom.is_orphan()  # it is not time
     assert seldom.at is not None
     assert 0 < seldom.at - time.monotonic() <= 5
-    assert Care(crew, None, max_memory=None).at is None  # nothing to look at: no reason to wake up
+    assert Care(workers, None, max_memory=None).at is None  # nothing to look at: no reason to wake up
 
 
 # ── the log file ────────────────────────────────────────────────────────────────────────────────────────────────────

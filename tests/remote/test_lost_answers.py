@@ -13,7 +13,7 @@ from covey.core.view import Filter
 from covey.engine.engine import Engine
 from covey.errors import Unreachable
 from covey.log import Log
-from covey.pool.reaper import Neighbours
+from covey.pool.reaper import Reaper
 from covey.remote.remote import Remote
 from covey.testing import until
 from tests.kit import HandPool, command, pool_info
@@ -247,14 +247,14 @@ def test_a_claim_whose_answer_was_lost_strands_the_job_for_its_lease(
 ) -> None:
     (job,) = engine.enqueue([command(max_attempts=1)])
     cutting.cut("/claim")
-    neighbours = Neighbours(engine, engine.database_id, Log("watcher", quiet=True))
-    neighbours.look(me=None)
+    reaper = Reaper(engine, engine.database_id, Log("watcher", quiet=True))
+    reaper.look(me=None)
     worker.once("/v1/jobs/claim", lease_s=3)
     watch = Watch()
-    neighbours.look(me=None, force=True)
+    reaper.look(me=None, force=True)
 
     def back() -> bool:
-        neighbours.look(me=None)
+        reaper.look(me=None)
         return engine.job(job.id).state == "pending"
 
     until(back, 10, "the job is there to be had again")

@@ -14,7 +14,7 @@ from covey.env import boot, hostname, start_ticks
 from covey.errors import StoreError
 from covey.log import Log
 from covey.pool import reaper
-from covey.pool.reaper import Neighbours
+from covey.pool.reaper import Reaper
 from tests.kit import HandPool, command
 
 LEASE_S = 30.0
@@ -41,8 +41,8 @@ def ticker(monkeypatch: pytest.MonkeyPatch) -> Ticker:
 
 
 @pytest.fixture
-def watcher(engine: Engine) -> Neighbours:
-    return Neighbours(engine, engine.database_id, Log("watcher", quiet=True))
+def watcher(engine: Engine) -> Reaper:
+    return Reaper(engine, engine.database_id, Log("watcher", quiet=True))
 
 
 def tied(engine: Engine, caller: Caller) -> int:
@@ -50,14 +50,14 @@ def tied(engine: Engine, caller: Caller) -> int:
     return made.id
 
 
-def watch(watcher: Neighbours, ticker: Ticker, seconds: float) -> None:
+def watch(watcher: Reaper, ticker: Ticker, seconds: float) -> None:
     for _ in range(int(seconds * 2)):
         ticker.now += 0.5
         watcher.look(me=None)
 
 
 def test_a_caller_elsewhere_is_gone_once_its_beat_stood_still_for_a_lease(
-    engine: Engine, watcher: Neighbours, ticker: Ticker
+    engine: Engine, watcher: Reaper, ticker: Ticker
 ) -> None:
     job = tied(engine, FAR)
     watcher.look(me=None)
@@ -69,7 +69,7 @@ def test_a_caller_elsewhere_is_gone_once_its_beat_stood_still_for_a_lease(
 
 
 def test_a_caller_elsewhere_that_was_stopped_for_less_than_its_lease_keeps_its_job(
-    engine: Engine, watcher: Neighbours, ticker: Ticker
+    engine: Engine, watcher: Reaper, ticker: Ticker
 ) -> None:
     job = tied(engine, FAR)
     watcher.look(me=None)
@@ -81,7 +81,7 @@ def test_a_caller_elsewhere_that_was_stopped_for_less_than_its_lease_keeps_its_j
 
 
 def test_after_an_outage_of_the_store_a_caller_has_time_to_beat_again(
-    engine: Engine, watcher: Neighbours, ticker: Ticker, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, watcher: Reaper, ticker: Ticker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = tied(engine, FAR)
     watcher.look(me=None)
@@ -104,7 +104,7 @@ def here(pid: int) -> Caller:
 
 
 def test_a_caller_of_this_host_lives_as_long_as_its_process_whatever_its_beat(
-    engine: Engine, watcher: Neighbours, ticker: Ticker
+    engine: Engine, watcher: Reaper, ticker: Ticker
 ) -> None:
     process = subprocess.Popen(["sleep", "1000"])
     try:
@@ -120,7 +120,7 @@ def test_a_caller_of_this_host_lives_as_long_as_its_process_whatever_its_beat(
 
 
 def test_the_first_look_of_a_pool_cancels_what_a_dead_caller_of_this_host_has_left(
-    engine: Engine, watcher: Neighbours
+    engine: Engine, watcher: Reaper
 ) -> None:
     """Before the pool claims anything."""
     gone = Caller(host=hostname(), boot=boot(), pid=os.getpid(), ticks=1, lease_s=LEASE_S)
@@ -129,7 +129,7 @@ def test_the_first_look_of_a_pool_cancels_what_a_dead_caller_of_this_host_has_le
     assert [engine.job(id).state for id in (job, other)] == ["cancelled", "pending"]
 
 
-def test_ties_of_jobs_that_have_ended_are_forgotten_without_a_word(engine: Engine, watcher: Neighbours) -> None:
+def test_ties_of_jobs_that_have_ended_are_forgotten_without_a_word(engine: Engine, watcher: Reaper) -> None:
     job = tied(engine, here(os.getpid()))
     pool = HandPool(engine)
     pool.succeed(pool.claim_one())
@@ -138,7 +138,7 @@ def test_ties_of_jobs_that_have_ended_are_forgotten_without_a_word(engine: Engin
     assert [event.kind for event in engine.events(job)] == []
 
 
-def test_a_lost_pool_s_job_whose_caller_is_gone_too_is_not_handed_back(engine: Engine, watcher: Neighbours) -> None:
+def test_a_lost_pool_s_job_whose_caller_is_gone_too_is_not_handed_back(engine: Engine, watcher: Reaper) -> None:
     gone = {"host": hostname(), "boot": boot(), "pid": os.getpid(), "ticks": 1}
     job = tied(engine, Caller(**gone, lease_s=LEASE_S))  # type: ignore[arg-type]
     HandPool(engine, **gone).claim_one()

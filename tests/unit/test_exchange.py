@@ -13,7 +13,7 @@ from covey.errors import TooLarge
 from covey.testing import until
 from tests.kit import HandPool, command
 
-from .test_stale_claims import exchange_of
+from .test_stale_claims import turn_loop_of
 
 LIMIT = 1000  # bytes of output in one turn
 
@@ -43,21 +43,21 @@ def test_reports_that_do_not_fit_into_one_turn_go_in_several_and_one_that_fits_i
         return take(turn)
 
     monkeypatch.setattr(other, "turn", limited)
-    exchange = exchange_of(other, pool, lease_s=30)
-    exchange._number = 100  # behind the turns that were taken by hand
-    type = exchange._types.of("default")
-    exchange._held = {claim.id: (claim.fence, "command", type) for claim in claims}
-    exchange._load[type]["command"] = len(claims)
+    turn_loop = turn_loop_of(other, pool, lease_s=30)
+    turn_loop._number = 100  # behind the turns that were taken by hand
+    type = turn_loop._types.of("default")
+    turn_loop._held = {claim.id: (claim.fence, "command", type) for claim in claims}
+    turn_loop._load[type]["command"] = len(claims)
     outputs = [Output(b"x" * (LIMIT + 1 if n == 7 else LIMIT // 4)) for n in range(40)]
-    exchange.report([
+    turn_loop.report([
         Report(claim.id, claim.fence, "success", 1, 2, "w1", output=output)
         for claim, output in zip(claims, outputs, strict=True)
     ])  # fmt: skip
-    exchange.start()
+    turn_loop.start()
     try:
         until(lambda: not engine.status().counts.get("processing"), 10, "all have arrived")
     finally:
-        exchange.close()
+        turn_loop.close()
     dead = engine.job(made[7])
     assert (dead.state, dead.attempts) == ("dead", 1)
     assert dead.error == "what became of it is too large to be told (so many bytes, the limit is less)"
@@ -65,4 +65,4 @@ def test_reports_that_do_not_fit_into_one_turn_go_in_several_and_one_that_fits_i
     assert {engine.job(id).state for id in rest} == {"completed"}
     assert {len(engine.history(id)[0].stdout) for id in rest} == {LIMIT // 4}
     assert max(sizes) > LIMIT
-    assert exchange._most is None
+    assert turn_loop._most is None

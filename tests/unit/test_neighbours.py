@@ -13,7 +13,7 @@ from covey.env import boot, hostname, start_ticks
 from covey.errors import StoreError
 from covey.log import Log
 from covey.pool import reaper
-from covey.pool.reaper import MISSED, Neighbours
+from covey.pool.reaper import MISSED, Reaper
 from covey.system import cgroup
 from tests.kit import HandPool, command
 from tests.kit.factories import pool_info
@@ -43,22 +43,22 @@ def ticker(monkeypatch: pytest.MonkeyPatch) -> Ticker:
 
 
 @pytest.fixture
-def watcher(engine: Engine) -> Neighbours:
-    return Neighbours(engine, engine.database_id, Log("watcher", quiet=True))
+def watcher(engine: Engine) -> Reaper:
+    return Reaper(engine, engine.database_id, Log("watcher", quiet=True))
 
 
 def far(engine: Engine) -> HandPool:
     return HandPool(engine, pool_info("far", host="far", boot="another:1", lease_s=LEASE_S))
 
 
-def watch(watcher: Neighbours, ticker: Ticker, seconds: float) -> None:
+def watch(watcher: Reaper, ticker: Ticker, seconds: float) -> None:
     for _ in range(int(seconds * 2)):
         ticker.now += 0.5
         watcher.look(me=None)
 
 
 def test_a_pool_is_lost_once_its_beat_was_seen_to_stand_still_for_a_lease(
-    engine: Engine, watcher: Neighbours, ticker: Ticker
+    engine: Engine, watcher: Reaper, ticker: Ticker
 ) -> None:
     far(engine)
     watcher.look(me=None)
@@ -73,7 +73,7 @@ def named_like_us(engine: Engine) -> HandPool:
 
 
 def test_a_pool_from_before_a_restart_of_this_host_is_lost_after_a_few_beats(
-    engine: Engine, watcher: Neighbours, ticker: Ticker
+    engine: Engine, watcher: Reaper, ticker: Ticker
 ) -> None:
     beat_s = engine.settings()["heartbeat_seconds"]
     named_like_us(engine)
@@ -85,7 +85,7 @@ def test_a_pool_from_before_a_restart_of_this_host_is_lost_after_a_few_beats(
 
 
 def test_another_machine_with_our_host_name_is_not_given_up_while_it_beats(
-    engine: Engine, watcher: Neighbours, ticker: Ticker
+    engine: Engine, watcher: Reaper, ticker: Ticker
 ) -> None:
     twin = named_like_us(engine)
     engine.enqueue([command()])
@@ -98,7 +98,7 @@ def test_another_machine_with_our_host_name_is_not_given_up_while_it_beats(
 
 
 def test_after_an_outage_of_the_store_the_others_have_time_to_beat_again(
-    engine: Engine, watcher: Neighbours, ticker: Ticker, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, watcher: Reaper, ticker: Ticker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody could beat meanwhile: the first pool that is back must not give up all the rest."""
     other = far(engine)
@@ -123,7 +123,7 @@ def test_after_an_outage_of_the_store_the_others_have_time_to_beat_again(
 
 
 def test_a_pool_s_double_that_never_spoke_does_not_take_its_group_along(
-    engine: Engine, watcher: Neighbours, ticker: Ticker, tmp_path: Path
+    engine: Engine, watcher: Reaper, ticker: Ticker, tmp_path: Path
 ) -> None:
     """Its first registration was written down and the answer lost: the same process is in the books twice."""
     ticks = start_ticks(os.getpid()) or 0

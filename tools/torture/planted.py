@@ -182,13 +182,13 @@ def copy_live_file(source: str, target: str) -> None:
 
 def end_groups_only() -> None:
     """A command is ended by its process group, as a shell would; whoever has left the group is not thought of."""
-    from covey.worker.command_worker import Commands
+    from covey.worker.command_worker import CommandWorker
     from covey.worker.zygote import Zygote
 
     groups: set[int] = set()
-    spawn = Commands._spawn
+    spawn = CommandWorker._spawn
 
-    def remember(self: Commands, *given: Any) -> tuple[int, tuple[int, int]]:
+    def remember(self: CommandWorker, *given: Any) -> tuple[int, tuple[int, int]]:
         pid, readers = spawn(self, *given)
         groups.clear()
         groups.add(pid)
@@ -200,7 +200,7 @@ def end_groups_only() -> None:
                 os.killpg(group, signal.SIGKILL)
         return 0, process_tree.reap()
 
-    Commands._spawn = remember  # type: ignore[method-assign,assignment]
+    CommandWorker._spawn = remember  # type: ignore[method-assign,assignment]
     process_tree.end_all = end_groups
     process_tree.kill_marked = lambda *_, **__: 0
     Zygote._kill_strangers = lambda self: None  # type: ignore[method-assign]

@@ -107,16 +107,16 @@ def start(
 @contextlib.contextmanager
 def _watching(engine: Engine, log: Log) -> Iterator[None]:
     """Pools that are lost are given up by somebody, even while no other pool runs; loans that are out of time too."""
-    from ..pool.reaper import Neighbours
+    from ..pool.reaper import Reaper
     from ..web.api.loans import end_overdue
 
     stop = threading.Event()
-    neighbours = Neighbours(engine, engine.database_id, log)
+    reaper = Reaper(engine, engine.database_id, log)
 
     def watch() -> None:
         while not stop.wait(engine.look_s):
             try:
-                neighbours.look(me=None)
+                reaper.look(me=None)
                 for loan in end_overdue(engine):
                     log.timed_out(loan.job, loan.timeout_s or 0.0)
             except (CoveyError, OSError) as error:

@@ -26,10 +26,10 @@ from ..errors import ContainerError, CoveyError
 from ..log import Log
 from ..pool.care import Parent
 from ..pool.main import log_file, signal_pipe
-from ..pool.reaper import Neighbours
+from ..pool.reaper import Reaper
 from .docker import Container, Docker
 from .launch import DATABASE, OWNER, ContainerOptions, arguments, container_name, is_orphan, orphans, owner, rows_of
-from .worker_container import Berth, Berths
+from .worker_container import WorkerContainer, WorkerContainers
 
 LOOK_S = 5.0
 ROWS_S = 0.2  # how often the pools' rows are read while somebody has to join or to be reaped
@@ -50,7 +50,7 @@ def run(source: Source, docker: Docker, options: ContainerOptions) -> int:
     try:
         with signal_pipe() as signals:
             remove_orphans(docker, source, log)
-            Neighbours(source, source.database_id, log).look(me=None, force=True)
+            Reaper(source, source.database_id, log).look(me=None, force=True)
             supervisor.register()
             try:
                 return supervisor.work(signals)
@@ -90,7 +90,7 @@ class Supervisor:
         limit = options.max_startup or config["max_startup_concurrency"]
         self._lease_s = config["lock_lease_seconds"]
         self._beat_s = min(config["heartbeat_seconds"], self._lease_s / 3)
-        self._berths = Berths(options.groups, log, self._note, self._name, limit)
+        self._workers = WorkerContainers(options.groups, log, self._note, self._name, limit)
         self._threads = ThreadPoolExecutor(max_workers=limit + 2, thread_name_prefix="covey-containers")
         self._calls: dict[Future[Any], Callable[[Future[Any]], None]] = {}
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -170,18 +170,18 @@ class Supervisor:
             self._collect()
             self._tick()
             failpoint("containers.ticked")
-        return 1 if self._had_to_cut or self._berths.nobody else 0
+        return 1 if self._had_to_cut or self._workers.nobody else 0
 
     def _finished(self) -> bool:
-        if self._berths.nobody:
+        if self._workers.nobody:
             return True
-        return not len(self._berths) and not self._calls
+        return not len(self._workers) and not self._calls
 
     def _patience(self) -> float:
         now = time.monotonic()
         times = [self._beat_at] if self._looking else [self._beat_at, self._look_at]
-        times += [at for at in (self._cut_at, None if self._stopping else self._berths.next_at()) if at is not None]
-        if self._lost or self._berths.among("joining"):
+        times += [at for at in (self._cut_at, None if self._stopping else self._workers.next_at()) if at is not None]
+        if self._lost or self._workers.among("joining"):
             times.append(self._rows_at)
         if self._events:
             times.append(now + ROWS_S)
@@ -190,7 +190,7 @@ class Supervisor:
     def _tick(self) -> None:
         now = time.monotonic()
         if not self._stopping:
-            self._berths.start_more(self._start)
+            self._workers.start_more(self._start)
         if now >= self._watch_at and self._watcher is None:
             self._watch()
         if now >= self._look_at and not self._looking:
@@ -204,7 +204,7 @@ class Supervisor:
                 self._note("parent_died", None, None)
                 self._stop(self._options.grace_s)
         try:
-            if (self._lost or self._berths.among("joining")) and now >= self._rows_at:
+            if (self._lost or self._workers.among("joining")) and now >= self._rows_at:
                 self._rows_at = now + ROWS_S
                 self._read_rows(now)
             if now >= self._beat_at or self._events:
@@ -229,28 +229,30 @@ class Supervisor:
 
     # ── containers come ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _start(self, berth: Berth) -> None:
-        words = arguments(self._options, berth.group, berth.container, self._database_id, podman=self._docker.is_podman)
-        self._call(lambda: self._docker.run(words), lambda future: self._on_started(berth, future))
+    def _start(self, worker: WorkerContainer) -> None:
+        words = arguments(
+            self._options, worker.group, worker.container, self._database_id, podman=self._docker.is_podman
+        )
+        self._call(lambda: self._docker.run(words), lambda future: self._on_started(worker, future))
 
-    def _on_started(self, berth: Berth, future: Future[Any]) -> None:
+    def _on_started(self, worker: WorkerContainer, future: Future[Any]) -> None:
         error = future.exception()
         if error is not None:
-            self._gone(berth, f"its container could not start: {error}")
+            self._gone(worker, f"its container could not start: {error}")
         elif self._stopping:
-            self._gone(berth, "it was stopped while it started")
+            self._gone(worker, "it was stopped while it started")
         else:
-            self._berths.started(berth)
+            self._workers.started(worker)
 
     def _read_rows(self, now: float) -> None:
         """Whose pool has registered is ready; dead containers' pools are reaped."""
         pools = self._source.pools()
         names = {pool.name for pool in pools if pool.beat}  # it beats first when its app has been imported
-        for berth in self._berths.among("joining"):
-            if berth.container in names:
-                self._berths.joined(berth)
-            elif now - berth.started_at > JOIN_S:
-                self._gone(berth, f"did not join within {JOIN_S:g} s", ask=True)
+        for worker in self._workers.among("joining"):
+            if worker.container in names:
+                self._workers.joined(worker)
+            elif now - worker.started_at > JOIN_S:
+                self._gone(worker, f"did not join within {JOIN_S:g} s", ask=True)
         for name, reason in list(self._lost.items()):
             if self._reap(pools, name, reason):
                 del self._lost[name]
@@ -299,22 +301,22 @@ class Supervisor:
             self._log.engine_failed(error)
             return
         seen = {each.name: each for each in future.result()}
-        for berth in self._berths.among("joining", "ready"):
-            container = seen.get(berth.container)
-            if container is None and berth.started_at < looked_at:
-                self._gone(berth, "its container was removed")
+        for worker in self._workers.among("joining", "ready"):
+            container = seen.get(worker.container)
+            if container is None and worker.started_at < looked_at:
+                self._gone(worker, "its container was removed")
             elif container is not None and container.ended:
                 # The engine never forgets an OOM kill inside; one of long ago did not end the container.
-                had_oom = berth.oom_at is not None and looked_at - berth.oom_at > OOM_S
-                self._gone(berth, container.exit_reason(had_oom=had_oom), container)
-            elif container is not None and container.oom_killed and berth.oom_at is None:
-                berth.oom_at = looked_at
-        known = self._berths.by_container()
+                had_oom = worker.oom_at is not None and looked_at - worker.oom_at > OOM_S
+                self._gone(worker, container.exit_reason(had_oom=had_oom), container)
+            elif container is not None and container.oom_killed and worker.oom_at is None:
+                worker.oom_at = looked_at
+        known = self._workers.by_container()
         strangers = [each.name for each in seen.values() if self._is_stray(each, known)]
         if strangers:
             self._remove(strangers, "its container was removed: the supervisor that had started it was lost")
 
-    def _is_stray(self, container: Container, known: dict[str, Berth]) -> bool:
+    def _is_stray(self, container: Container, known: dict[str, WorkerContainer]) -> bool:
         """Of a lost supervisor, or of ours and out of its place: a start that we had given up may come late."""
         if container.name in self._removing:
             return False
@@ -322,12 +324,14 @@ class Supervisor:
             return container.name not in known
         return is_orphan(container)
 
-    def _gone(self, berth: Berth, how: str, container: Container | None = None, *, ask: bool = False) -> None:
+    def _gone(
+        self, worker: WorkerContainer, how: str, container: Container | None = None, *, ask: bool = False
+    ) -> None:
         """Its container is removed, its pool reaped with the reason; another one comes unless it ended as it should."""
-        name, joined = berth.container, berth.joined
+        name, joined = worker.container, worker.joined
         ended_well = container is not None and container.exit_code == 0 and self._options.drain
         if self._stopping or ended_well:
-            self._berths.left(berth, how)
+            self._workers.left(worker, how)
             self._remove([name], how)
             return
 
@@ -343,11 +347,11 @@ class Supervisor:
             told = how if future.exception() else future.result()
             self._lost[name] = told
             if self._stopping:
-                self._berths.left(berth, told)
+                self._workers.left(worker, told)
             else:
-                self._berths.lost(berth, told)
+                self._workers.lost(worker, told)
 
-        berth.state = "leaving"
+        worker.state = "leaving"
         self._removing.add(name)
         self._call(remove, removed)
 
@@ -380,26 +384,26 @@ class Supervisor:
         if self._stopping and not again:
             return
         self._stopping = True
-        self._berths.close()
+        self._workers.close()
         number = signal.SIGINT if grace_s is None else signal.SIGTERM
         if grace_s is not None:
             self._cut_at = time.monotonic() + (grace_s + OVER_GRACE_S if grace_s else NOW_S)
-        running = self._berths.among("joining", "ready")
+        running = self._workers.among("joining", "ready")
         self._log.draining_containers(len(running))
-        for berth in running:
-            self._note("stopping", berth.worker, None)
-        names = [berth.container for berth in running]
+        for worker in running:
+            self._note("stopping", worker.name, None)
+        names = [worker.container for worker in running]
         self._call(lambda: self._docker.send(names, number), lambda _: None)
         self._look_at = 0.0
 
     def _cut(self) -> None:
         self._cut_at = None
-        running = self._berths.among("starting", "joining", "ready")
+        running = self._workers.among("starting", "joining", "ready")
         if running:
             self._had_to_cut = True
-            self._log.containers_cut([berth.worker for berth in running])
-            for berth in running:
-                self._gone(berth, "its container was removed when its supervisor was stopped")
+            self._log.containers_cut([worker.name for worker in running])
+            for worker in running:
+                self._gone(worker, "its container was removed when its supervisor was stopped")
 
     def close(self) -> None:
         """Whatever went wrong: no container of ours is left, nor of lost supervisors; the queue knows us no more."""

@@ -17,112 +17,112 @@ State = Literal["wanted", "starting", "joining", "ready", "leaving"]
 Note = Callable[[str, str | None, str | None], None]  # what happened, to which worker, more of it
 
 
-class Berth:
+class WorkerContainer:
     """A place for one container; whoever stands in it has a number of its own."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self.state: State = "wanted"
         self.at = 0.0  # wanted: not before
-        self.worker = self.container = ""
+        self.name = self.container = ""
         self.began_at = self.started_at = 0.0
         self.first = True
         self.joined = False
         self.oom_at: float | None = None  # since when its engine says that memory has run out in it
 
 
-class Berths:
+class WorkerContainers:
     def __init__(self, groups: tuple[Group, ...], log: Log, note: Note, name: Callable[[str], str], limit: int) -> None:
         self._log, self._note, self._name, self._limit = log, note, name, limit
-        self._berths = [Berth(group) for group in groups for _ in range(group.count)]
-        self._asked = self._outstanding = len(self._berths)
+        self._workers = [WorkerContainer(group) for group in groups for _ in range(group.count)]
+        self._asked = self._outstanding = len(self._workers)
         self._serial: dict[str, int] = {}
         self._short_lives: dict[str, int] = {}
         self._failures: list[str] = []
         self._began = time.monotonic()
         self.nobody = False  # not one of those that the pool starts with could, or none can any more
 
-    def __iter__(self) -> Iterator[Berth]:
-        return iter(list(self._berths))
+    def __iter__(self) -> Iterator[WorkerContainer]:
+        return iter(list(self._workers))
 
     def __len__(self) -> int:
-        return len(self._berths)
+        return len(self._workers)
 
-    def among(self, *states: State) -> list[Berth]:
-        return [berth for berth in self._berths if berth.state in states]
+    def among(self, *states: State) -> list[WorkerContainer]:
+        return [worker for worker in self._workers if worker.state in states]
 
-    def by_container(self) -> dict[str, Berth]:
-        return {berth.container: berth for berth in self._berths if berth.state != "wanted"}
+    def by_container(self) -> dict[str, WorkerContainer]:
+        return {worker.container: worker for worker in self._workers if worker.state != "wanted"}
 
     def next_at(self) -> float | None:
         """When somebody who has to wait may be started."""
         if len(self.among("starting", "joining")) >= self._limit:
             return None
-        return min((berth.at for berth in self.among("wanted")), default=None)
+        return min((worker.at for worker in self.among("wanted")), default=None)
 
-    def start_more(self, start: Callable[[Berth], None]) -> None:
+    def start_more(self, start: Callable[[WorkerContainer], None]) -> None:
         """As many as the limit allows are on their way."""
         now = time.monotonic()
         free = self._limit - len(self.among("starting", "joining"))
-        for berth in [berth for berth in self.among("wanted") if berth.at <= now][: max(0, free)]:
-            title = berth.group.title
+        for worker in [worker for worker in self.among("wanted") if worker.at <= now][: max(0, free)]:
+            title = worker.group.title
             number = self._serial[title] = self._serial.get(title, 0) + 1
-            berth.worker = f"{title}-{number}"
-            berth.container = self._name(berth.worker)
-            berth.state, berth.began_at, berth.joined = "starting", now, False
-            berth.oom_at = None
-            self._note("starting", berth.worker, None)
-            start(berth)
+            worker.name = f"{title}-{number}"
+            worker.container = self._name(worker.name)
+            worker.state, worker.began_at, worker.joined = "starting", now, False
+            worker.oom_at = None
+            self._note("starting", worker.name, None)
+            start(worker)
 
-    def started(self, berth: Berth) -> None:
+    def started(self, worker: WorkerContainer) -> None:
         """Its container runs; now its pool has to join."""
-        berth.state, berth.started_at = "joining", time.monotonic()
-        self._note("registered", berth.worker, f"container {berth.container}")
+        worker.state, worker.started_at = "joining", time.monotonic()
+        self._note("registered", worker.name, f"container {worker.container}")
 
-    def joined(self, berth: Berth) -> None:
-        berth.state, berth.joined = "ready", True
-        self._note("ready", berth.worker, None)
-        if berth.first:
-            berth.first = False
+    def joined(self, worker: WorkerContainer) -> None:
+        worker.state, worker.joined = "ready", True
+        self._note("ready", worker.name, None)
+        if worker.first:
+            worker.first = False
             self._outstanding -= 1
-            self._log.worker_started(berth.worker, len(self.among("ready")), self._asked)
+            self._log.worker_started(worker.name, len(self.among("ready")), self._asked)
             self._announce()
 
-    def lost(self, berth: Berth, how: str) -> None:
+    def lost(self, worker: WorkerContainer, how: str) -> None:
         """Another container is wanted in its place, the later the more often they die young."""
-        fallen = not berth.joined
-        self._note("failed", berth.worker, how)
-        young = fallen or time.monotonic() - berth.began_at < SHORT_LIFE_S
-        title = berth.group.title
+        fallen = not worker.joined
+        self._note("failed", worker.name, how)
+        young = fallen or time.monotonic() - worker.began_at < SHORT_LIFE_S
+        title = worker.group.title
         lives = self._short_lives[title] = self._short_lives.get(title, 0) + 1 if young else 0
         delay_s = 0.0 if lives < 2 else min(BACKOFF_S[0] * 2 ** (lives - 2), BACKOFF_S[1])
         given_up = fallen and lives >= GIVE_UP
-        self._log.container_lost(berth.worker, how, None if given_up else delay_s)
-        berth.state, berth.at = "wanted", time.monotonic() + delay_s
-        if berth.first:
-            berth.first = False
+        self._log.container_lost(worker.name, how, None if given_up else delay_s)
+        worker.state, worker.at = "wanted", time.monotonic() + delay_s
+        if worker.first:
+            worker.first = False
             self._outstanding -= 1
-            self._failures.append(f"{berth.worker} ({how})")
+            self._failures.append(f"{worker.name} ({how})")
             self._announce()
         if given_up:
             self._give_up(title, how)
 
-    def left(self, berth: Berth, how: str) -> None:
+    def left(self, worker: WorkerContainer, how: str) -> None:
         """It has ended as it should; nobody comes in its place."""
-        if berth in self._berths:
-            self._note("stopped", berth.worker, how)
-            self._berths.remove(berth)
+        if worker in self._workers:
+            self._note("stopped", worker.name, how)
+            self._workers.remove(worker)
 
     def close(self) -> None:
         """Whoever only waits to be started is wanted no more."""
-        self._berths = [berth for berth in self._berths if berth.state != "wanted"]
+        self._workers = [worker for worker in self._workers if worker.state != "wanted"]
 
     def _give_up(self, title: str, why: str) -> None:
         """Those of the group that run go on."""
-        self._berths = [b for b in self._berths if b.group.title != title or b.state != "wanted"]
+        self._workers = [worker for worker in self._workers if worker.group.title != title or worker.state != "wanted"]
         self._note("given_up", None, f"{title}: {why}")
         self._log.given_up(title, why)
-        self.nobody = self.nobody or not self._berths
+        self.nobody = self.nobody or not self._workers
 
     def _announce(self) -> None:
         """How the start-up went has been said, once; without anybody there is nothing to go on for."""

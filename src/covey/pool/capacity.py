@@ -8,7 +8,7 @@ OVERLAPPING = {"sync": 1000}
 WEIGHT = 0.2
 
 
-class Window:
+class Prefetch:
     """Moving averages of run times: per task, and over all tasks of a kind."""
 
     def __init__(self, fitting: int) -> None:

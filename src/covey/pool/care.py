@@ -9,8 +9,8 @@ from typing import Protocol
 
 from ..env import read_ticks
 from ..errors import InvalidInput
-from .worker_process import Member
-from .workers import Crew
+from .worker_process import WorkerProcess
+from .workers import Workers
 
 PARENT_S = 5.0  # where nothing tells that it is gone
 MEMORY_S = 1.0
@@ -47,8 +47,8 @@ class Watcher(Protocol):
 
 
 class Care:
-    def __init__(self, crew: Crew, parent: Parent | None, *, max_memory: int | None) -> None:
-        self._crew, self._parent, self._max_memory = crew, parent, max_memory
+    def __init__(self, workers: Workers, parent: Parent | None, *, max_memory: int | None) -> None:
+        self._workers, self._parent, self._max_memory = workers, parent, max_memory
         self._parent_at = time.monotonic() + PARENT_S
         self._memory_at = time.monotonic() + MEMORY_S
 
@@ -80,12 +80,12 @@ class Care:
         self._parent_at = now + PARENT_S
         return self._parent.is_gone()
 
-    def outgrown(self, now: float) -> list[Member]:
+    def outgrown(self, now: float) -> list[WorkerProcess]:
         """Workers above the limit: from now on they get nothing more, and end after what they run."""
         if self._max_memory is None or now < self._memory_at:
             return []
         self._memory_at = now + MEMORY_S
-        found = [m for m in self._crew.members.values() if m.ready and (m.memory() or 0) > self._max_memory]
-        for member in found:
-            member.retire(f"its memory was above {self._max_memory >> 20} MiB")
+        found = [m for m in self._workers.by_name.values() if m.ready and (m.memory() or 0) > self._max_memory]
+        for worker in found:
+            worker.retire(f"its memory was above {self._max_memory >> 20} MiB")
         return found

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 from ..core.model import Claim, Kind
 from ..log import Log
-from .capacity import Window
+from .capacity import Prefetch
 from .turn_loop import Offer
-from .worker_process import Flight, Member
+from .worker_process import Assignment, WorkerProcess
 from .worker_types import Type
-from .workers import Crew
+from .workers import Workers
 
 BOUND: tuple[Kind, ...] = ("command", "sync")
 
 
-class Dispatch:
+class Dispatcher:
     """One worker type's."""
 
-    def __init__(self, crew: Crew, window: Window, type: Type, log: Log) -> None:
-        self._crew, self._window, self._type, self._count = crew, window, type.name, type.count
+    def __init__(self, workers: Workers, prefetch: Prefetch, type: Type, log: Log) -> None:
+        self._workers, self._prefetch, self._type, self._count = workers, prefetch, type.name, type.count
         self._tell = log.job_given if log.tells_jobs else None
         self._serial = 0
 
@@ -29,37 +29,37 @@ class Dispatch:
         What `send` would do for each, with everything that is the same for all of them looked up once.
         """
         first = claims[0]
-        room = self._window.of(first.kind, first.task)
+        room = self._prefetch.of(first.kind, first.task)
         if room < 2 or first.kind != "sync" or self._working() < self._count:
             return 0
-        members = self._room_behind(first)
+        workers = self._room_behind(first)
         sent = 0
         for claim in claims:
-            if claim.task != first.task or claim.kind != first.kind or not members:
+            if claim.task != first.task or claim.kind != first.kind or not workers:
                 break
             if self._type and claim.queue != first.queue:
                 break
-            member = min(members, key=_load)
+            worker = min(workers, key=_load)
             self._serial += 1
-            if not member.send(Flight(claim, self._serial, False)):
+            if not worker.send(Assignment(claim, self._serial, False)):
                 break
             if self._tell:
-                self._tell(claim, member.name)
+                self._tell(claim, worker.name)
             sent += 1
-            if len(member.flights) >= room or member.retiring:
-                members.remove(member)
+            if len(worker.assignments) >= room or worker.retiring:
+                workers.remove(worker)
         return sent
 
     def send(self, claim: Claim, *, behind: bool = True) -> bool:
         """The job is in a worker's socket; False if nobody has room for it. ``behind``: also behind a running job."""
-        member = self._choose(claim, behind)
-        if member is None:
+        worker = self._choose(claim, behind)
+        if worker is None:
             return False
         self._serial += 1
-        live = claim.kind == "command" or not self._window.is_short(claim.task)
-        sent = member.send(Flight(claim, self._serial, live))
+        live = claim.kind == "command" or not self._prefetch.is_short(claim.task)
+        sent = worker.send(Assignment(claim, self._serial, live))
         if sent and self._tell:
-            self._tell(claim, member.name)
+            self._tell(claim, worker.name)
         return sent
 
     def offer(self) -> Offer:
@@ -69,19 +69,19 @@ class Dispatch:
         take the place of one who is ready.
         """
         ready: dict[str, int] = {}
-        for kind in self._crew.kinds_of(self._type):
-            lane = self._crew.lanes[self._type, kind]
-            ready[kind] = sum((kind in BOUND and bool(member.flights)) or member.ready for member in lane)
-        ahead = {kind: self._window.ahead(kind) for kind in ("command", "sync")}
-        return Offer(ready, self._count, ahead, self._crew.concurrency)
+        for kind in self._workers.kinds_of(self._type):
+            lane = self._workers.groups[self._type, kind]
+            ready[kind] = sum((kind in BOUND and bool(worker.assignments)) or worker.ready for worker in lane)
+        ahead = {kind: self._prefetch.ahead(kind) for kind in ("command", "sync")}
+        return Offer(ready, self._count, ahead, self._workers.concurrency)
 
-    def _choose(self, claim: Claim, behind: bool) -> Member | None:
+    def _choose(self, claim: Claim, behind: bool) -> WorkerProcess | None:
         """The least loaded worker of the kind that has room; beyond one job only where jobs are short."""
         best, load = None, 1 << 30
-        for member in self._crew.lanes.get((self._type, claim.kind), ()):
-            if len(member.flights) < load and member.ready:
-                best, load = member, len(member.flights)
-        room = self._window.of(claim.kind, claim.task) if behind else 1
+        for worker in self._workers.groups.get((self._type, claim.kind), ()):
+            if len(worker.assignments) < load and worker.ready:
+                best, load = worker, len(worker.assignments)
+        room = self._prefetch.of(claim.kind, claim.task) if behind else 1
         if best is None or load >= max(best.places, room):
             return None
         if load == 0 and claim.kind != "async" and self._working() >= self._count:
@@ -89,16 +89,16 @@ class Dispatch:
             return min(self._room_behind(claim), key=_load, default=None) if behind else None
         return best
 
-    def _room_behind(self, claim: Claim) -> list[Member]:
-        """Working members that may hold another such job."""
-        room = self._window.of(claim.kind, claim.task)
-        return [member for member in self._crew.of(self._type, claim.kind) if 0 < len(member.flights) < room]
+    def _room_behind(self, claim: Claim) -> list[WorkerProcess]:
+        """Workers with a job that may hold another such job."""
+        room = self._prefetch.of(claim.kind, claim.task)
+        return [worker for worker in self._workers.of(self._type, claim.kind) if 0 < len(worker.assignments) < room]
 
     def _working(self) -> int:
         """Workers that are bound to one job at a time and have one."""
-        lanes = self._crew.lanes
-        return sum(bool(member.flights) for kind in BOUND for member in lanes.get((self._type, kind), ()))
+        groups = self._workers.groups
+        return sum(bool(worker.assignments) for kind in BOUND for worker in groups.get((self._type, kind), ()))
 
 
-def _load(member: Member) -> int:
-    return len(member.flights)
+def _load(worker: WorkerProcess) -> int:
+    return len(worker.assignments)

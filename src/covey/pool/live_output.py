@@ -60,7 +60,7 @@ class Line:
         return line.decode("utf-8", "replace")
 
 
-class Tails:
+class OutputSender:
     """A thread that follows every file in our directory of live output."""
 
     def __init__(self, source: Source, directory: str, pool: Callable[[], int]) -> None:

@@ -24,21 +24,21 @@ from ..log import Log, LogFile
 from ..system import cgroup, process_tree
 from ..system.resources import automatic, most_workers, within
 from ..worker import messages
-from ..worker.setting import Setting
+from ..worker.setting import WorkerConfig
 from . import live
 from .care import Parent
-from .live_output import Tails
-from .reaper import Neighbours
+from .live_output import OutputSender
+from .reaper import Reaper
 from .scout import NoZygote, Scout, environment, first, raise_file_limit
 from .worker_types import Type, Types, plain, shrunk, typed
-from .zygote_process import Nursery
+from .zygote_process import ZygoteProcess
 
 if TYPE_CHECKING:
-    from .turn_loop import Exchange
+    from .turn_loop import TurnLoop
 
 OLD_LOG_S = 30 * 86400.0
 
-Workers = dict[Type, dict[Kind, int]]
+WorkerCounts = dict[Type, dict[Kind, int]]
 
 
 class PoolOptions(Struct, frozen=True, kw_only=True):
@@ -114,9 +114,9 @@ class Starter:
         self._label = suffix(self._name, hostname())
         self._preload = True
         self._live = ""
-        self._tails: Tails | None = None
+        self._output_sender: OutputSender | None = None
         self._own_live = ""  # a directory for live output that we made, because the queue has none for us
-        self._exchange: Exchange | None = None
+        self._turn_loop: TurnLoop | None = None
         self._ticks = start_ticks(os.getpid()) or 0
         self._cgroup: str | None = None
         # Nobody writes: its end tells every worker that ours has come.
@@ -130,7 +130,7 @@ class Starter:
     def clean_up(self) -> None:
         """What dead pools of this host left behind is gone before we claim anything."""
         live.sweep()
-        Neighbours(self._source, self._source.database_id, self._log).look(me=None, force=True)
+        Reaper(self._source, self._source.database_id, self._log).look(me=None, force=True)
 
     def register(self) -> None:
         options = self._options
@@ -164,22 +164,22 @@ class Starter:
         assert registered is not None
         options, config = self._options, registered.config
         try:
-            found = self._first_nursery(signals)
+            found = self._first_zygote(signals)
         except OSError as error:
             return self._without_anybody(f"cannot start {sys.executable}: {error.strerror or error}")
         except NoZygote as error:
             return self._without_anybody(str(error))
         if found is None:
             return 0
-        nursery, workers = found
+        zygote, counts = found
         from .pool import Pool
-        from .turn_loop import Exchange
-        from .workers import Crew
+        from .turn_loop import TurnLoop
+        from .workers import Workers
 
-        neighbours = Neighbours(self._source, registered.database_id, self._log)
-        self._exchange = Exchange(
+        reaper = Reaper(self._source, registered.database_id, self._log)
+        self._turn_loop = TurnLoop(
             self._source,
-            neighbours,
+            reaper,
             self._log,
             pool=registered.pool,
             database_id=registered.database_id,
@@ -187,18 +187,18 @@ class Starter:
             beat_s=min(config["heartbeat_seconds"], config["lock_lease_seconds"] / 3),
             lease_s=config["lock_lease_seconds"],
         )
-        crew = Crew(
+        workers = Workers(
             self._log,
-            self._exchange.note,
+            self._turn_loop.note,
             limit=options.max_startup or config["max_startup_concurrency"],
             concurrency=config["max_concurrency"],
             max_jobs=options.max_jobs,
             label=self._label,
         )
         pool = Pool(
-            self._exchange,
-            crew,
-            self._birth,
+            self._turn_loop,
+            workers,
+            self._start_zygote,
             self._log,
             types=self._types,
             live=self._live,
@@ -208,30 +208,30 @@ class Starter:
             max_memory=options.max_memory,
         )
         if self._own_live and self._source.is_served:
-            self._tails = Tails(self._source, self._own_live, lambda: self.pool)
+            self._output_sender = OutputSender(self._source, self._own_live, lambda: self.pool)
         self._log.started(registered.pool, os.getpid(), options.url)
         if options.drain:
-            self._exchange.drain()
-        return pool.run(signals, nursery, workers)
+            self._turn_loop.drain()
+        return pool.run(signals, zygote, counts)
 
-    def _first_nursery(self, signals: int) -> tuple[Nursery, Workers] | None:
+    def _first_zygote(self, signals: int) -> tuple[ZygoteProcess, WorkerCounts] | None:
         """A zygote with the app in it, and the workers that this takes; None if we were told to stop meanwhile."""
-        nursery = self._scout.take() if self._scout else None
-        if self._scout and nursery:
+        zygote = self._scout.take() if self._scout else None
+        if self._scout and zygote:
             told = self._scout.told
-            nursery.adopt(self._setting(), self._options.url, self._says())
+            zygote.adopt(self._worker_config(), self._options.url, self._says())
             os.write(2 if (says := self._says()) is None else says, os.pread(self._scout.said, 1 << 20, 0))
         else:
-            found = first(self._birth, signals, self._options.app)
+            found = first(self._start_zygote, signals, self._options.app)
             if found is None:
                 return None
-            nursery, told = found
+            zygote, told = found
         if told.note:  # a fork would lose those threads
             self._log.app_not_shared(told.note)
-            nursery.close()
+            zygote.close()
             self._preload = False
-            nursery = self._birth()
-        return nursery, {type: self._kinds(type.count, told) for type in self._types}
+            zygote = self._start_zygote()
+        return zygote, {type: self._kinds(type.count, told) for type in self._types}
 
     def _kinds(self, count: int, told: messages.Preloaded) -> dict[Kind, int]:
         """How many of each kind a type takes."""
@@ -270,16 +270,16 @@ class Starter:
         self._source.turn(Turn(pool=self.pool, database_id=self._source.database_id, number=1, events=events))
         return 1
 
-    def _birth(self) -> Nursery:
-        return Nursery(
-            self._setting(), preload=self._preload, environ=environment(self._options.url), says=self._says()
+    def _start_zygote(self) -> ZygoteProcess:
+        return ZygoteProcess(
+            self._worker_config(), preload=self._preload, environ=environment(self._options.url), says=self._says()
         )
 
-    def _setting(self) -> Setting:
+    def _worker_config(self) -> WorkerConfig:
         registered = self._registered
         assert registered is not None
         mark = f"{registered.database_id}:{registered.pool}"
-        return Setting(
+        return WorkerConfig(
             self._options.app,
             self._live,
             mark,
@@ -316,11 +316,11 @@ class Starter:
         """What a parent who is gone had asked for is not left to be run by others, if the queue can be reached."""
         if self._parent and self._parent.is_gone():
             with contextlib.suppress(CoveyError, OSError):
-                Neighbours(self._source, self._source.database_id, self._log).look(me=None, force=True)
+                Reaper(self._source, self._source.database_id, self._log).look(me=None, force=True)
 
     def close(self) -> None:
-        if self._tails:
-            self._tails.close()
+        if self._output_sender:
+            self._output_sender.close()
         live.remove(self._own_live)
         for end in self._lifeline:
             os.close(end)
@@ -329,8 +329,8 @@ class Starter:
 
     def _rejoin(self) -> None:
         self.register()
-        if self._exchange:
-            self._exchange.rejoin(self.pool)
+        if self._turn_loop:
+            self._turn_loop.rejoin(self.pool)
 
 
 def log_file(directory: str | None, name: str) -> LogFile | None:

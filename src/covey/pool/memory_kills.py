@@ -1,6 +1,6 @@
 """Whether a process that was killed was killed for lack of memory: the kernel counts such kills per control group.
 
-The count does not say who it was. So a kill is put down to a shortage only if the count has risen within the last
+The count does not say who it was. So a kill is put down to a kills only if the count has risen within the last
 seconds, and each rise explains one kill.
 """
 
@@ -17,7 +17,7 @@ SAYS = "out of memory"
 KILLED = 128 + signal.SIGKILL  # the exit code of a command whose process was killed, its shell included
 
 
-class Shortage:
+class MemoryKills:
     def __init__(self, path: str | None) -> None:
         self._path = path
         self._before = self._latest = self._count()

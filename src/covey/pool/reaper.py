@@ -51,7 +51,7 @@ class Beats:
         self._seen = {who: seen for who, seen in self._seen.items() if who in those}
 
 
-class Neighbours:
+class Reaper:
     def __init__(self, source: Source, database_id: str, log: Log) -> None:
         self._source, self._database_id, self._log = source, database_id, log
         self._boot = boot()

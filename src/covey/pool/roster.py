@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable
 
 from ..core.turn import WorkerState
-from .workers import Crew
+from .workers import Workers
 
 SOON_S = 0.5
 BEAT_S = 5.0
 
 
 class Roster:
-    def __init__(self, crew: Crew, show: Callable[..., None]) -> None:
-        self._crew, self._show = crew, show
+    def __init__(self, workers: Workers, show: Callable[..., None]) -> None:
+        self._workers, self._show = workers, show
         self._soon_at = 0.0
         self._beat_at = 0.0
         self._due = False  # something happened since it was last shown
@@ -32,7 +32,7 @@ class Roster:
     def tell(self, now: float, *, wakes: bool = True) -> None:
         """What is new to see is on its way to the store."""
         if (roster := self.news(now)) is not None:
-            self._show(roster, dict(self._crew.given_up), wakes=wakes)
+            self._show(roster, dict(self._workers.given_up), wakes=wakes)
 
     def tell_with_reports(self) -> None:
         """The same for one who is about to send reports: what they change should not cost a turn of its own."""
@@ -41,14 +41,14 @@ class Roster:
 
     def news(self, now: float) -> list[WorkerState] | None:
         """Everybody's state, if it is time or if it has changed."""
-        coming = self._crew.coming()
+        coming = self._workers.coming()
         beat = now >= self._beat_at or (self._coming and not coming)  # everybody is there: worth a look at once
         self._coming = coming
         self._due = not beat and now < self._soon_at
         if self._due:
             return None
         now_ns, wall = time.monotonic_ns(), time.time_ns() // 1000
-        roster = self._crew.views(now_ns, wall, memory=True)
+        roster = self._workers.views(now_ns, wall, memory=True)
         key = [(each.name, each.state, each.job_id, each.pid, each.done, each.failed) for each in roster]
         self._soon_at = now + SOON_S
         if not beat and key == self._key:

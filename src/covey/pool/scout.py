@@ -18,8 +18,8 @@ from typing import Self
 from ..errors import CoveyError, InvalidInput
 from ..system import process_tree
 from ..worker import messages
-from ..worker.setting import Setting
-from .zygote_process import Nursery
+from ..worker.setting import WorkerConfig
+from .zygote_process import ZygoteProcess
 
 PRELOAD_S = 60.0
 TRIES = 3  # of a zygote that somebody kills
@@ -39,43 +39,45 @@ class Scout:
         self.lifeline = os.pipe2(os.O_CLOEXEC)
         self.said = os.memfd_create("covey-import", os.MFD_CLOEXEC)  # by the app, until there is a log
         self._environ = environment(db)
-        self._nursery: Nursery | None = None
+        self._process: ZygoteProcess | None = None
         self.told = messages.Preloaded({})
 
     def learn(self) -> bool:
         """What the app has to tell is known; InvalidInput if it cannot be imported. False if we were told to stop."""
-        found = first(self._birth, self.signals, self.app)
+        found = first(self._start_zygote, self.signals, self.app)
         if found is not None:
-            self._nursery, self.told = found
+            self._process, self.told = found
         return found is not None
 
-    def take(self) -> Nursery | None:
+    def take(self) -> ZygoteProcess | None:
         """The zygote, for whoever looks after it from now on; it has to be told whose it is."""
-        nursery, self._nursery = self._nursery, None
-        return nursery
+        zygote, self._process = self._process, None
+        return zygote
 
-    def _birth(self) -> Nursery:
-        setting = Setting(self.app, "", "", self.lifeline[0], self.files)
-        return Nursery(setting, preload=True, environ=self._environ, says=self.said)
+    def _start_zygote(self) -> ZygoteProcess:
+        setting = WorkerConfig(self.app, "", "", self.lifeline[0], self.files)
+        return ZygoteProcess(setting, preload=True, environ=self._environ, says=self.said)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if nursery := self.take():
-            nursery.end()
+        if zygote := self.take():
+            zygote.end()
 
 
-def first(birth: Callable[[], Nursery], signals: int, app: str | None) -> tuple[Nursery, messages.Preloaded] | None:
+def first(
+    start_zygote: Callable[[], ZygoteProcess], signals: int, app: str | None
+) -> tuple[ZygoteProcess, messages.Preloaded] | None:
     """A zygote that has imported the app, and what it said; None if a signal came first."""
     for _ in range(TRIES):
-        nursery = birth()
+        zygote = start_zygote()
         importlib.import_module(".pool", __package__)  # while the zygote does its own imports
-        told = _hear(nursery, signals)
+        told = _hear(zygote, signals)
         if isinstance(told, messages.Preloaded) and told.error is None:
-            return nursery, told
-        code = nursery.ended() if told == "ended" else 0
-        nursery.end()
+            return zygote, told
+        code = zygote.ended() if told == "ended" else 0
+        zygote.end()
         if told == "signalled":
             return None
         if code is None:
@@ -94,15 +96,15 @@ def first(birth: Callable[[], Nursery], signals: int, app: str | None) -> tuple[
     raise NoZygote(f"the zygote was killed {TRIES} times before it could say a word")
 
 
-def _hear(nursery: Nursery, signals: int) -> messages.Preloaded | str:
+def _hear(zygote: ZygoteProcess, signals: int) -> messages.Preloaded | str:
     """What the zygote has to say after its preload; else why it has said nothing."""
     deadline = time.monotonic() + PRELOAD_S
     while (left := deadline - time.monotonic()) > 0:
-        ready, _, _ = select.select([nursery.control.fileno(), signals], [], [], left)
+        ready, _, _ = select.select([zygote.control.fileno(), signals], [], [], left)
         if signals in ready:
             return "signalled"
         if ready:
-            told = nursery.hear()
+            told = zygote.hear()
             return told if isinstance(told, messages.Preloaded) else "ended"
     return "late"
 

@@ -14,7 +14,7 @@ LOADING = 60  # while it imports the app
 
 class Silence:
     def __init__(self) -> None:
-        self._owed: set[str] = set()  # workers of whose birth or end it has to tell
+        self._owed: set[str] = set()  # workers of whose start or end it has to tell
         self._looks = 0
         self._loads = False
         self.at: float | None = None  # when to look again

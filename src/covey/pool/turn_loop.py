@@ -20,15 +20,15 @@ from ..core.turn import Capacity, Held, PoolEvent, Reply, Turn, WorkerState
 from ..errors import CoveyError, Gone, SchemaError, TooLarge
 from ..log import Log
 from .asking import Asking
-from .reaper import Neighbours
+from .reaper import Reaper
 from .worker_types import Types
 
 RETRY_S = (0.05, 5.0)  # after a failed turn: first and longest pause
-RUNG_S = 0.2  # after its last turn a full pool looks whether the bell meant a cancel: not at each of many enqueues
+WOKEN_S = 0.2  # after its last turn a full pool looks whether the bell meant a cancel: not at each of many enqueues
 GONE_S = 3.0  # a file that was moved away may be back by then; later nothing but a restart helps
 CLOSING_S = 5.0  # for how long a pool that stops still tries to deliver what it knows
 MOST_EVENTS = 500  # in one turn
-_LANE = attrgetter("queue", "kind")
+_QUEUE_AND_KIND = attrgetter("queue", "kind")
 
 
 class Offer(Struct, frozen=True):
@@ -58,11 +58,11 @@ class Offer(Struct, frozen=True):
         return Capacity(queues, free, bound + free.get("async", 0), idle=idle, bound=bound, root=root)
 
 
-class Exchange:
+class TurnLoop:
     def __init__(
         self,
         source: Source,
-        neighbours: Neighbours,
+        reaper: Reaper,
         log: Log,
         *,
         pool: int,
@@ -80,7 +80,7 @@ class Exchange:
         self.on_crash: Callable[[], None] = lambda: None  # likewise; `crashed` says why
         self.crashed: BaseException | None = None
         self.asking = Asking(source)
-        self._source, self._neighbours, self._log = source, neighbours, log
+        self._source, self._reaper, self._log = source, reaper, log
         self._pool, self._database_id, self._types, self._beat_s = pool, database_id, types, beat_s
         self._lease_s = lease_s
         self._confirmed_at = 0.0  # when the last turn began that showed our beat
@@ -96,9 +96,9 @@ class Exchange:
         self._load: dict[str, dict[str, int]] = {type.name: {} for type in types}  # how many of those
         self._closing = False
         # Types whose places the last turn could not fill: claiming for them is pointless until something rings.
-        self._dry: set[str] = set()
+        self._empty: set[str] = set()
         self._due_at: float | None = None  # by our own clock: the queue's may go differently
-        self._rung = False  # since the last turn began
+        self._woken = False  # since the last turn began
         self._urgent = False  # a look around does not wait for its time
         self._turned_at = 0.0
         self._back = threading.Event()
@@ -132,7 +132,7 @@ class Exchange:
             grown = {
                 name for name, offer in offers.items() if name not in before or offer.total() > before[name].total()
             }
-            self._dry -= grown
+            self._empty -= grown
         if grown:
             self._source.wake()
 
@@ -219,7 +219,7 @@ class Exchange:
                 continue
             turn = self._compose(retry, events, held=timed or unknown)
             began = _boottime()
-            self._rung, self._turned_at = False, time.monotonic()
+            self._woken, self._turned_at = False, time.monotonic()
             try:
                 reply = self._source.turn(turn)
             except SchemaError:
@@ -279,12 +279,12 @@ class Exchange:
         now = time.monotonic()
         if self._due_at is not None and now >= self._due_at:
             return True  # a full pool promotes too, and a tree's time is over whoever works on it
-        if self._rung and now >= self._turned_at + RUNG_S:
+        if self._woken and now >= self._turned_at + WOKEN_S:
             return True  # a full pool has no place for a job, but what it runs may have been cancelled
         with self._lock:
             if self._reports or self._roster is not None:
                 return True
-            return any(want.limit > 0 for want in self._room([], self._dry))
+            return any(want.limit > 0 for want in self._room([], self._empty))
 
     def _compose(self, retry: list[Report], events: list[PoolEvent], *, held: bool) -> Turn:
         with self._lock:
@@ -339,7 +339,7 @@ class Exchange:
             if reply.lost:
                 self._forget()
             limits = {self._types.serving(want.queues): want.limit for want in turn.wants}
-            self._dry = {name for name, limit in limits.items() if claimed.get(name, 0) < limit}
+            self._empty = {name for name, limit in limits.items() if claimed.get(name, 0) < limit}
             due_at = reply.next_due_at
             self._due_at = None if due_at is None else time.monotonic() + (due_at - reply.now) / 1e6
         if reply.refused:
@@ -354,11 +354,11 @@ class Exchange:
     def _look_around(self) -> None:
         urgent, self._urgent = self._urgent, False
         try:
-            self._neighbours.look(me=self._pool, force=urgent)
+            self._reaper.look(me=self._pool, force=urgent)
         except (CoveyError, OSError) as error:
             self._log.store_failed(error)
         if urgent:
-            self._rung, self._turned_at = True, 0.0
+            self._woken, self._turned_at = True, 0.0
 
     def _rest(self, beat_at: float) -> float:
         """Until something rings, is due, or must be said. When the next timed beat is."""
@@ -370,20 +370,20 @@ class Exchange:
         left_s = self._lease_s / 3 if idle else beat_at - time.monotonic()
         if self._due_at is not None and not served:
             left_s = min(left_s, self._due_at - time.monotonic())
-        if self._rung:
-            left_s = min(left_s, self._turned_at + RUNG_S - time.monotonic())
+        if self._woken:
+            left_s = min(left_s, self._turned_at + WOKEN_S - time.monotonic())
         left_s = max(0.001, min(left_s, self._source.longest_wait_s))
         changed = self._source.wait(self._pool, _queues_of(room), left_s, _kinds_of(room))
-        self._rung |= changed
+        self._woken |= changed
         with self._lock:
-            self._dry.clear()
+            self._empty.clear()
         # A server has heard us wait. With nothing in our hands there is nothing else that a beat would say.
         return time.monotonic() + self._beat_s if idle and not changed else beat_at
 
 
 def _lanes_of(claims: list[Claim]) -> list[tuple[tuple[str, Kind], list[Claim]]]:
-    """By queue and kind, neighbours together: a stream is one lane for the most part."""
-    return [(lane, list(each)) for lane, each in groupby(claims, key=_LANE)]
+    """By queue and kind, those that follow each other together: a stream is one run for the most part."""
+    return [(lane, list(each)) for lane, each in groupby(claims, key=_QUEUE_AND_KIND)]
 
 
 def _queues_of(room: list[Capacity]) -> tuple[str, ...] | None:

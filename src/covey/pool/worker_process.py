@@ -13,7 +13,7 @@ from msgspec import Struct
 from ..core.model import Claim, Kind
 from ..core.turn import WorkerState
 from ..env import start_ticks
-from ..worker import messages as wire
+from ..worker import messages
 from ..worker import slot as slots
 from ..worker.slot import Slot
 
@@ -21,7 +21,7 @@ ROOM = 1 << 20  # of a worker's socket: else about 200 small jobs fill it
 SMALL = 768  # what a job of 200 bytes takes of it
 
 
-class Flight(Struct):
+class Assignment(Struct):
     """A claim that a worker has."""
 
     claim: Claim
@@ -39,7 +39,7 @@ def small_jobs() -> int:
         return end.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // SMALL
 
 
-class Member:
+class WorkerProcess:
     def __init__(self, name: str, type: str, kind: Kind, places: int, *, max_jobs: int | None = None) -> None:
         self.name, self.type, self.kind, self.places = name, type, kind, places
         self.label = name  # as it signs its reports
@@ -49,7 +49,7 @@ class Member:
         self.pid: int | None = None
         self.ticks = 0
         self.handle: int | None = None
-        self.flights: dict[int, Flight] = {}
+        self.assignments: dict[int, Assignment] = {}
         self.buffer = bytearray()
         self.done = self.failed = 0
         self.began = time.monotonic()
@@ -93,16 +93,16 @@ class Member:
             return False
         return not self.idle_until or time.monotonic() >= self.idle_until
 
-    def send(self, flight: Flight) -> bool:
+    def send(self, assignment: Assignment) -> bool:
         """The job is in the worker's socket; False if that is full."""
-        message = wire.encode(wire.Dispatch(flight.serial, flight.live, flight.claim))
+        message = messages.encode(messages.RunJob(assignment.serial, assignment.live, assignment.claim))
         try:
-            wire.send_job(self.jobs, message)
+            messages.send_job(self.jobs, message)
         except OSError:  # it is full, or the system has no more descriptors for what is on its way
             return False
-        if not self.flights or self.kind == "async":
+        if not self.assignments or self.kind == "async":
             self.heard_at = time.monotonic()
-        self.flights[flight.serial] = flight
+        self.assignments[assignment.serial] = assignment
         if self.left is not None:
             self.left -= 1
             if not self.left:
@@ -118,13 +118,13 @@ class Member:
         """Jobs that were waiting in its socket. Whoever receives a message has the job: never both of us."""
         claims = []
         with contextlib.suppress(BlockingIOError):
-            while (dispatch := wire.receive_job(self.far, wire.DONT_WAIT)) is not None:
-                if self.flights.pop(dispatch.serial, None):
+            while (dispatch := messages.receive_job(self.far, messages.DONT_WAIT)) is not None:
+                if self.assignments.pop(dispatch.serial, None):
                     claims.append(dispatch.claim)
                     self.left = None if self.left is None else self.left + 1
         return claims
 
-    def read(self) -> list[wire.FromWorker]:
+    def read(self) -> list[messages.FromWorker]:
         """Whole messages that have arrived. Raises EOFError when the worker's end is closed and all is read."""
         ended = False
         try:
@@ -139,22 +139,22 @@ class Member:
         except ConnectionResetError:
             ended = True
         self.heard_at = time.monotonic()
-        messages = wire.unframe(self.buffer)
-        if ended and not messages:
+        heard = messages.unframe(self.buffer)
+        if ended and not heard:
             raise EOFError
-        return messages
+        return heard
 
-    def breaks(self, last: wire.Broken) -> None:
+    def breaks(self, last: messages.Broken) -> None:
         """It cannot go on, by its own word; where that could not be read, we see to it."""
         self.state, self.error = "broken", last.error
-        if last.name == wire.GARBLED:
+        if last.name == messages.GARBLED:
             self.signal(signal.SIGKILL)
 
-    def stop(self, flight: Flight, place: int, why: str, grace_s: float, *, patience_s: float = 1.0) -> None:
+    def stop(self, assignment: Assignment, place: int, why: str, grace_s: float, *, patience_s: float = 1.0) -> None:
         """The worker has been told to stop this one job; it is killed if that takes longer than the grace."""
-        flight.stop = why
-        flight.kill_at = time.monotonic() + grace_s + patience_s
-        self.slot.ask_to_stop(place, flight.serial, grace_s)
+        assignment.stop = why
+        assignment.kill_at = time.monotonic() + grace_s + patience_s
+        self.slot.ask_to_stop(place, assignment.serial, grace_s)
         self.signal(signal.SIGTERM)
 
     def signal(self, number: int) -> None:
@@ -187,9 +187,9 @@ class Member:
         fence: int | None = None
         since: int | None = None
         for serial, (_, since_ns) in self.slot.running().items():
-            flight = self.flights.get(serial)
-            if flight and now_ns - since_ns > 200_000_000:
-                job, fence, since = flight.claim.id, flight.claim.fence, wall - (now_ns - since_ns) // 1000
+            assignment = self.assignments.get(serial)
+            if assignment and now_ns - since_ns > 200_000_000:
+                job, fence, since = assignment.claim.id, assignment.claim.fence, wall - (now_ns - since_ns) // 1000
                 break
         states = {"starting": "starting", "broken": "dead"}
         leaving = self.doomed or self.orphan or self.retiring

@@ -19,16 +19,18 @@ from ..env import alive, start_ticks
 from ..system import process_tree
 from ..system.mark import BLANK
 from ..worker import messages
-from ..worker.setting import Setting
+from ..worker.setting import WorkerConfig
 
 CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)  # what code does to itself
 FATE_S = 5.0  # until a guard has told of its zygote, or has ended with it: at once, but on a busy machine
 
 
-class Nursery:
+class ZygoteProcess:
     """One running zygote, and the guard above it."""
 
-    def __init__(self, setting: Setting, *, preload: bool, environ: dict[str, str], says: int | None = None) -> None:
+    def __init__(
+        self, setting: WorkerConfig, *, preload: bool, environ: dict[str, str], says: int | None = None
+    ) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._fate, telling = os.pipe2(os.O_CLOEXEC)  # the signal that has killed the zygote; its parent is the guard
         given = {"control": theirs.fileno(), "fate": telling, "preload": preload, **asdict(setting)}
@@ -51,9 +53,9 @@ class Nursery:
         finally:
             theirs.close()
             os.close(telling)
-        self.zygote: tuple[int, int] | None = None  # (pid, ticks), once it has said so
+        self.identity: tuple[int, int] | None = None  # (pid, ticks), once it has said so
 
-    def adopt(self, setting: Setting, url: str, says: int | None) -> None:
+    def adopt(self, setting: WorkerConfig, url: str, says: int | None) -> None:
         """The zygote knows whose it is: it was started before that was known."""
         says = _stderr() if says is None else says
         beside = [] if says < 0 else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [says]))]
@@ -63,7 +65,7 @@ class Nursery:
     def fork(self, name: str, kind: str, places: int, fds: tuple[int, int, int]) -> None:
         """A worker is on its way; it reports in on its own stream."""
         beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))]
-        self.control.sendmsg([messages.encode(messages.Fork(name, kind, places))], beside)
+        self.control.sendmsg([messages.encode(messages.ForkWorker(name, kind, places))], beside)
 
     def hear(self) -> messages.FromZygote | None:
         """The next message; None when the zygote is gone."""
@@ -73,12 +75,12 @@ class Nursery:
             return None
         message = messages.decode_from_zygote(data) if data else None
         if isinstance(message, messages.Preloaded):
-            self.zygote = message.pid, message.ticks
+            self.identity = message.pid, message.ticks
         return message
 
     def pids(self) -> set[int]:
         """Who stands between the pool and its workers."""
-        return {self._guard.pid, *(self.zygote or ())[:1]}
+        return {self._guard.pid, *(self.identity or ())[:1]}
 
     def ended(self) -> int | None:
         """The exit code of a zygote that is gone, or the negative number of the signal by which it has crashed; None if
@@ -94,7 +96,7 @@ class Nursery:
 
     def is_traced(self) -> bool:
         """Whether a debugger has stopped the zygote, or may at any moment."""
-        with contextlib.suppress(OSError, StopIteration), open(f"/proc/{(self.zygote or (0,))[0]}/status") as status:
+        with contextlib.suppress(OSError, StopIteration), open(f"/proc/{(self.identity or (0,))[0]}/status") as status:
             return next(line for line in status if line.startswith("TracerPid:")).split()[1] != "0"
         return False
 
@@ -110,7 +112,7 @@ class Nursery:
     def lost(self) -> None:
         """The zygote, which has hung up, is gone, and those whom it has left are ours."""
         self._hang_up()
-        if self.zygote is None:
+        if self.identity is None:
             self.kill()
         self._bury()  # first: as long as it is there, it would be a stranger with children
         self._guard.kill()
@@ -121,10 +123,10 @@ class Nursery:
         """Zygote and guard are gone; workers, if there are some, are ours."""
         # It has not said who it is: it is the first that its guard has had. If it is gone, that is one of those whom it
         # has left, and no worker. A guard that has been waited for has no pid any more: that may be a stranger's.
-        if self.zygote is None and self._guard.poll() is None:
-            self.zygote = next(((pid, start_ticks(pid) or 0) for pid in process_tree.children(self._guard.pid)), None)
-        if self.zygote and alive(*self.zygote):
-            process_tree.send([self.zygote[0]], signal.SIGKILL)
+        if self.identity is None and self._guard.poll() is None:
+            self.identity = next(((pid, start_ticks(pid) or 0) for pid in process_tree.children(self._guard.pid)), None)
+        if self.identity and alive(*self.identity):
+            process_tree.send([self.identity[0]], signal.SIGKILL)
         self._guard.kill()
         self._guard.wait()
         self._bury()
@@ -148,11 +150,11 @@ class Nursery:
     def _bury(self, timeout_s: float = 5.0) -> None:
         """The zygote has ended; it is our child if its guard was killed before it."""
         deadline = time.monotonic() + timeout_s
-        while self.zygote and alive(*self.zygote) and time.monotonic() < deadline:
+        while self.identity and alive(*self.identity) and time.monotonic() < deadline:
             time.sleep(0.0005)
         with contextlib.suppress(ChildProcessError):
-            if self.zygote:
-                os.waitpid(self.zygote[0], os.WNOHANG)
+            if self.identity:
+                os.waitpid(self.identity[0], os.WNOHANG)
 
 
 def _stderr() -> int:

@@ -15,9 +15,9 @@ from ..core.codec import decode, printable
 from ..core.model import Output, Report
 from ..system import process_tree
 from . import spawn_file
-from .messages import Dispatch
+from .messages import RunJob
 from .output import Capture, join, live_path
-from .pool_link import Station, base_environment, job_environment, report
+from .pool_link import PoolLink, base_environment, job_environment, report
 
 LEFTOVER_GRACE_S = 1.0  # for what a command leaves behind when its main process has ended
 MOST_DRAINS = 128  # pipes of what is kept in the background: the eldest beyond are closed, or no command could start
@@ -32,9 +32,9 @@ DEFAULT_SIGNALS = [
 ]
 
 
-class Commands:
-    def __init__(self, station: Station, mark: str) -> None:
-        self._station = station
+class CommandWorker:
+    def __init__(self, link: PoolLink, mark: str) -> None:
+        self._link = link
         self._mark = mark
         self._environment = base_environment()
         self._home = os.getcwd()
@@ -48,23 +48,23 @@ class Commands:
 
     def serve(self) -> None:
         """Returns when the pool has hung up."""
-        self._station.ready()
-        while (dispatch := self._receive()) is not None:
-            started_at = self._station.begin(0, dispatch.serial)
-            self._station.end(0, dispatch.serial, self._run(dispatch, started_at))
+        self._link.ready()
+        while (job := self._receive()) is not None:
+            started_at = self._link.begin(0, job.serial)
+            self._link.end(0, job.serial, self._run(job, started_at))
 
-    def _receive(self) -> Dispatch | None:
+    def _receive(self) -> RunJob | None:
         """The next job. Whoever was kept in the background and writes is not held up meanwhile."""
         while self._drains:
             poll = select.poll()
-            for fd in (self._station.jobs.fileno(), *self._drains):
+            for fd in (self._link.jobs.fileno(), *self._drains):
                 poll.register(fd, select.POLLIN)
             ready = {fd for fd, _ in poll.poll()}
             self._drain(ready)
-            if self._station.jobs.fileno() in ready:
+            if self._link.jobs.fileno() in ready:
                 with contextlib.suppress(BlockingIOError):  # the pool was faster and took it back
-                    return self._station.receive_now()
-        return self._station.receive()
+                    return self._link.receive_now()
+        return self._link.receive()
 
     def _drain(self, ready: Container[int]) -> None:
         """What was written there is read and thrown away: a closed pipe would kill the writer, a full one hold it."""
@@ -76,32 +76,32 @@ class Commands:
 
     # ── one command ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _run(self, dispatch: Dispatch, started_at: int) -> Report:
+    def _run(self, job: RunJob, started_at: int) -> Report:
         """What became of the command, and what it asked for if it succeeded."""
-        claim = dispatch.claim
-        spawn_path = spawn_file.create(self._station.live, claim)
+        claim = job.claim
+        spawn_path = spawn_file.create(self._link.live, claim)
         try:
-            told = self._run_command(dispatch, started_at, spawn_path)
+            told = self._run_command(job, started_at, spawn_path)
             if told.outcome == "success" and spawn_path is not None:
-                spawn_file.set_spawned(told, spawn_path, claim, self._station.settings)
+                spawn_file.set_spawned(told, spawn_path, claim, self._link.settings)
             elif told.outcome == "failure" and spawn_path is not None:
                 spawn_file.set_refused(told, spawn_path)
         finally:
             spawn_file.remove(spawn_path)
         return told
 
-    def _run_command(self, dispatch: Dispatch, started_at: int, spawn_path: str | None) -> Report:
+    def _run_command(self, job: RunJob, started_at: int, spawn_path: str | None) -> Report:
         """What became of the command. Never raises for anything that a job can be at fault for."""
-        claim = dispatch.claim
-        out = Capture(live_path(self._station.live, claim.id, claim.fence, "out"))
-        err = Capture(live_path(self._station.live, claim.id, claim.fence, "err"))
+        claim = job.claim
+        out = Capture(live_path(self._link.live, claim.id, claim.fence, "out"))
+        err = Capture(live_path(self._link.live, claim.id, claim.fence, "err"))
         try:
-            pid, readers = self._spawn(dispatch, spawn_path)
+            pid, readers = self._spawn(job, spawn_path)
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            told = report(dispatch, "failure", started_at)
+            told = report(job, "failure", started_at)
             told.exit_code, told.error = _spawn_problem(error, claim.cwd)
             return told
-        stopped, status = self._follow(pid, readers, out, err, dispatch.serial)
+        stopped, status = self._follow(pid, readers, out, err, job.serial)
         if not stopped and status is not None:
             self._end_leftovers(claim.keep_background, err)
         for reader, capture in zip(readers, (out, err), strict=True):
@@ -111,13 +111,13 @@ class Commands:
                 os.close(reader)
         while len(self._drains) > MOST_DRAINS:
             os.close(self._drains.pop(0))
-        return _judge(dispatch, started_at, status, stopped, join(out, err))
+        return _judge(job, started_at, status, stopped, join(out, err))
 
-    def _spawn(self, dispatch: Dispatch, spawn_path: str | None) -> tuple[int, tuple[int, int]]:
-        claim = dispatch.claim
+    def _spawn(self, job: RunJob, spawn_path: str | None) -> tuple[int, tuple[int, int]]:
+        claim = job.claim
         asked: dict[str, Any] = decode(claim.args or "{}")
         argv = asked.get("argv") or ["/bin/sh", "-c", asked["command"]]
-        env = job_environment(self._environment, self._mark, dispatch) | asked.get("env", {})
+        env = job_environment(self._environment, self._mark, job) | asked.get("env", {})
         if spawn_path is not None:
             env["COVEY_SPAWN"] = spawn_path
         os.chdir(claim.cwd or self._home)
@@ -159,7 +159,7 @@ class Commands:
         captures = dict(zip(readers, (out, err), strict=True))
         for fd in (*readers, handle, self._bell, *self._drains):
             poll.register(fd, select.POLLIN)
-        poll.register(self._station.reports, 0)  # hang-up: the pool is gone
+        poll.register(self._link.reports, 0)  # hang-up: the pool is gone
         try:
             while True:
                 for fd, event in poll.poll():
@@ -168,7 +168,7 @@ class Commands:
                             poll.unregister(fd)
                     elif fd == self._bell:
                         _empty(self._bell)
-                        if self._station.slot.asked_to_stop(0) == serial:
+                        if self._link.slot.asked_to_stop(0) == serial:
                             return True, self._stop(pid, captures)
                     elif fd in self._drains:
                         self._drain((fd,))
@@ -190,7 +190,7 @@ class Commands:
                 _drain(fd, capture)
             self._drain(self._drains)
 
-        grace_s = self._station.slot.grace_s(0)
+        grace_s = self._link.slot.grace_s(0)
         _, statuses = process_tree.end_all(grace_s=grace_s, keep=self._kept, meanwhile=listen)
         return os.waitstatus_to_exitcode(statuses[pid]) if pid in statuses else None
 
@@ -241,8 +241,8 @@ def _spawn_problem(error: Exception, cwd: str | None) -> tuple[int, str]:
             return 126, f"cannot start {name}: {error.strerror}"
 
 
-def _judge(dispatch: Dispatch, started_at: int, status: int | None, stopped: bool, output: Output | None) -> Report:
-    told = report(dispatch, "success" if status == 0 and not stopped else "failure", started_at, output)
+def _judge(job: RunJob, started_at: int, status: int | None, stopped: bool, output: Output | None) -> Report:
+    told = report(job, "success" if status == 0 and not stopped else "failure", started_at, output)
     if stopped:
         told.outcome = "stopped"
     if status is not None:

@@ -12,7 +12,7 @@ from .children import Children
 from .context import Context
 
 
-class Joined(Protocol):
+class RunnableJoin(Protocol):
     """The second phase of a task."""
 
     @property
@@ -22,7 +22,7 @@ class Joined(Protocol):
     def wants_context(self) -> bool: ...
 
 
-class Task(Protocol):
+class RunnableTask(Protocol):
     """What a worker needs to know of a task."""
 
     name: str
@@ -31,13 +31,13 @@ class Task(Protocol):
     wants_context: bool
 
     @property
-    def joined(self) -> Joined | None: ...
+    def joined(self) -> RunnableJoin | None: ...
 
 
-Call = Callable[[], Any]
+Invocation = Callable[[], Any]
 
 
-def first_call(task: Task, claim: Claim, context: Context) -> Call:
+def first_call(task: RunnableTask, claim: Claim, context: Context) -> Invocation:
     """What the claim asks to be run: the function with its arguments, or the join with the children's outcomes."""
     if claim.phase == "join":
         if task.joined is None:
@@ -49,7 +49,7 @@ def first_call(task: Task, claim: Claim, context: Context) -> Call:
     return lambda: task.fn(*args, **kwargs)
 
 
-def second_call(task: Task, claim: Claim, context: Context) -> Call | None:
+def second_call(task: RunnableTask, claim: Claim, context: Context) -> Invocation | None:
     """The join, if it is due in the same attempt: the function has spawned no children to wait for."""
     if task.joined is None or claim.phase == "join" or context.spawns.has_children:
         return None
@@ -57,13 +57,13 @@ def second_call(task: Task, claim: Claim, context: Context) -> Call | None:
     return join_call(task.joined, context, Children())
 
 
-def join_call(joined: Joined, context: Context, children: Children) -> Call:
+def join_call(joined: RunnableJoin, context: Context, children: Children) -> Invocation:
     if joined.wants_context:
         return lambda: joined.fn(context, children)
     return lambda: joined.fn(children)
 
 
-def set_spawned(told: Report, task: Task, context: Context) -> None:
+def set_spawned(told: Report, task: RunnableTask, context: Context) -> None:
     """A success brings along what it asked for; anything else has spawned nothing."""
     spawns = context.spawns
     asked = spawns.take()

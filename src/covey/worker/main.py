@@ -14,8 +14,8 @@ from typing import Any
 from ..core.codec import clean
 from ..env import failpoint
 from ..system import cgroup, process_tree
-from .pool_link import Station
-from .setting import Setting
+from .pool_link import PoolLink
+from .setting import WorkerConfig
 from .slot import Slot
 
 
@@ -23,42 +23,42 @@ class NoApp(Exception):
     """What was named is not there, or no app. An app that is there but breaks on import is another matter."""
 
 
-def work(name: str, kind: str, places: int, fds: tuple[int, int, int], setting: Setting) -> None:
+def work(name: str, kind: str, places: int, fds: tuple[int, int, int], config: WorkerConfig) -> None:
     """Serves until the pool hangs up. Never returns into the zygote."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    if setting.cgroup:
-        cgroup.enter(setting.group_of(os.getpid()))
+    if config.cgroup:
+        cgroup.enter(config.group_of(os.getpid()))
     jobs = socket.socket(fileno=fds[0])
     reports = socket.socket(fileno=fds[1])
     slot = Slot(fds[2], places)
     os.close(fds[2])
-    station = Station(name, jobs, reports, slot, setting.live, setting.config, label=name + setting.label)
+    link = PoolLink(name, jobs, reports, slot, config.live, config.settings, label=name + config.label)
     try:
         failpoint("worker.starting")
-        _serve(station, kind, setting)
+        _serve(link, kind, config)
     except BrokenPipeError:
         pass  # the pool is gone; so are we
     except BaseException as error:
         traceback.print_exc()
-        station.broken(clean(f"{type(error).__name__}: {error}"))
+        link.broken(clean(f"{type(error).__name__}: {error}"))
 
 
-def _serve(station: Station, kind: str, setting: Setting) -> None:
+def _serve(link: PoolLink, kind: str, config: WorkerConfig) -> None:
     if kind == "command":
-        from .command_worker import Commands
+        from .command_worker import CommandWorker
 
-        Commands(station, setting.mark).serve()
+        CommandWorker(link, config.mark).serve()
     elif kind == "sync":
-        from .sync_worker import Functions
+        from .sync_worker import SyncWorker
 
-        process_tree.die_with(setting.lifeline)  # the other kinds listen to their sockets while a job runs
+        process_tree.die_with(config.lifeline)  # the other kinds listen to their sockets while a job runs
         process_tree.become_subreaper()
-        Functions(station, load_tasks(setting.app)).serve()
+        SyncWorker(link, load_tasks(config.app)).serve()
     else:
-        from .async_worker import Coroutines
+        from .async_worker import AsyncWorker
 
         process_tree.become_subreaper()
-        Coroutines(station, load_tasks(setting.app)).serve()
+        AsyncWorker(link, load_tasks(config.app)).serve()
 
 
 def load_tasks(app: str | None) -> dict[str, Any]:

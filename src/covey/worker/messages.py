@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from ..core.model import Claim, Report
-from .setting import Setting
+from .setting import WorkerConfig
 
 BIG = 32 * 1024
 GARBLED = ""  # instead of a worker's name, in what it did not say
@@ -30,7 +30,7 @@ DONT_WAIT = int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
 _TRUNCATED = int(socket.MSG_TRUNC)
 
 
-class Dispatch(Struct, array_like=True):
+class RunJob(Struct, array_like=True):
     """A job for a worker. `live`: show its output while it runs (tiny jobs are not worth the files)."""
 
     serial: int
@@ -38,7 +38,7 @@ class Dispatch(Struct, array_like=True):
     claim: Claim
 
 
-class Done(Struct, array_like=True, tag="done"):
+class JobDone(Struct, array_like=True, tag="done"):
     serial: int
     report: Report
 
@@ -63,7 +63,7 @@ class Ask(Struct, array_like=True, tag="ask"):
     number: int  # of the question, in this worker
 
 
-class Fork(Struct, array_like=True, tag="fork"):
+class ForkWorker(Struct, array_like=True, tag="fork"):
     """pool → zygote, with three descriptors: jobs, reports, slot."""
 
     name: str
@@ -74,7 +74,7 @@ class Fork(Struct, array_like=True, tag="fork"):
 class Adopt(Struct, array_like=True, tag="adopt"):
     """pool → zygote that was started before the pool had a number; beside it the log, if there is one."""
 
-    setting: Setting
+    config: WorkerConfig
     url: str  # of the queue
 
 
@@ -96,7 +96,7 @@ class Forked(Struct, array_like=True, tag="forked"):
     ticks: int
 
 
-class Unborn(Struct, array_like=True, tag="unborn"):
+class NotForked(Struct, array_like=True, tag="unborn"):
     """The system would not give us another process."""
 
     name: str
@@ -108,14 +108,14 @@ class Exited(Struct, array_like=True, tag="exited"):
     status: int
 
 
-FromWorker = Done | Ready | Broken | Ask
-FromZygote = Preloaded | Forked | Unborn | Exited
+FromWorker = JobDone | Ready | Broken | Ask
+FromZygote = Preloaded | Forked | NotForked | Exited
 
 encode = msgspec.msgpack.Encoder().encode
-decode_dispatch = msgspec.msgpack.Decoder(Dispatch).decode
+decode_job = msgspec.msgpack.Decoder(RunJob).decode
 decode_from_worker = msgspec.msgpack.Decoder(FromWorker).decode
 decode_from_zygote = msgspec.msgpack.Decoder(FromZygote).decode
-decode_from_pool = msgspec.msgpack.Decoder(Fork | Adopt).decode
+decode_from_pool = msgspec.msgpack.Decoder(ForkWorker | Adopt).decode
 
 
 def send_job(end: socket.socket, message: bytes) -> None:
@@ -132,7 +132,7 @@ def send_job(end: socket.socket, message: bytes) -> None:
         os.close(fd)
 
 
-def receive_job(end: socket.socket, flags: int = WAIT) -> Dispatch | None:
+def receive_job(end: socket.socket, flags: int = WAIT) -> RunJob | None:
     """The next job, or None when the pool has hung up."""
     data, beside, found, _ = end.recvmsg(BIG, _FD_SPACE, flags)
     if found & _TRUNCATED:
@@ -142,7 +142,7 @@ def receive_job(end: socket.socket, flags: int = WAIT) -> Dispatch | None:
         with open(fd, "rb") as body:
             body.seek(0)
             data = body.read()
-    return decode_dispatch(data) if data else None
+    return decode_job(data) if data else None
 
 
 def send_answer(end: socket.socket, number: int, body: bytes | None) -> None:

@@ -18,7 +18,7 @@ NAPS, NAP_S = 3, 0.0004
 ANSWER_S = 5.0  # how long a task waits for what it asks of the queue: a turn or two, unless the store is out of reach
 
 
-class Station:
+class PoolLink:
     def __init__(
         self,
         name: str,
@@ -43,15 +43,15 @@ class Station:
     def broken(self, error: str) -> None:
         self.reports.sendall(messages.frame(messages.Broken(self.name, error)))
 
-    def receive(self) -> messages.Dispatch | None:
+    def receive(self) -> messages.RunJob | None:
         """The next job; None when the pool has hung up."""
         return messages.receive_job(self.jobs)
 
-    def receive_now(self) -> messages.Dispatch | None:
+    def receive_now(self) -> messages.RunJob | None:
         """The same without waiting; BlockingIOError if there is none."""
         return messages.receive_job(self.jobs, messages.DONT_WAIT)
 
-    def receive_soon(self) -> messages.Dispatch | None:
+    def receive_soon(self) -> messages.RunJob | None:
         """The next job, for a worker in a stream of tiny ones: naps before it blocks.
 
         To wake a blocked process costs the sender ten times what sending costs (measured 16 against 1.6 µs), and a
@@ -74,11 +74,11 @@ class Station:
         report.worker = self._label
         report.finished_at = time.time_ns() // 1000
         try:
-            parts = messages.frame_parts(messages.Done(serial, report))
+            parts = messages.frame_parts(messages.JobDone(serial, report))
         except Exception as error:  # some value of the task's got into it; nobody else could ever tell of this job
             told = Report(report.id, report.fence, "failure", report.started_at, report.finished_at, self._label)
             told.error = clean(f"what became of it cannot be sent: {type(error).__name__}: {error}")[:1000]
-            parts = messages.frame_parts(messages.Done(serial, told))
+            parts = messages.frame_parts(messages.JobDone(serial, told))
         with self._sending:
             for part in parts:
                 self.reports.sendall(part)
@@ -107,14 +107,14 @@ class Station:
             self._asking.release()
 
 
-def report(dispatch: messages.Dispatch, outcome: str, started_at: int, output: Output | None = None) -> Report:
-    claim = dispatch.claim
+def report(job: messages.RunJob, outcome: str, started_at: int, output: Output | None = None) -> Report:
+    claim = job.claim
     return Report(claim.id, claim.fence, outcome, started_at, output=output)  # type: ignore[arg-type]
 
 
-def job_environment(base: dict[str, str], mark: str, dispatch: messages.Dispatch) -> dict[str, str]:
+def job_environment(base: dict[str, str], mark: str, job: messages.RunJob) -> dict[str, str]:
     """What a command sees: its job and its tree, never how to get into the queue."""
-    claim = dispatch.claim
+    claim = job.claim
     env = {name: value for name, value in base.items() if not name.startswith("COVEY_")}
     env["COVEY_RUN"] = f"{mark}:{claim.id}:{claim.fence}"
     env["COVEY_JOB_ID"] = str(claim.id)

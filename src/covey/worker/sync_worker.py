@@ -18,76 +18,76 @@ from ..core.model import Claim, Output, Report
 from ..errors import Abort, CoveyError, Retry, Snooze, SpawnRefused, Stopped
 from ..system import process_tree
 from .context import Context
-from .execution import Task, first_call, second_call, set_spawned
-from .messages import Dispatch
+from .execution import RunnableTask, first_call, second_call, set_spawned
+from .messages import RunJob
 from .output import Capture, join, live_path, open_plain, read_ends
-from .pool_link import Station, report
+from .pool_link import PoolLink, report
 
 LOOK_EVERY = 256  # tiny jobs between two looks at what they left
 
 
-class Functions:
+class SyncWorker:
     """A worker for ordinary functions."""
 
-    def __init__(self, station: Station, tasks: dict[str, Task]) -> None:
-        self._station, self._tasks = station, tasks
+    def __init__(self, link: PoolLink, tasks: dict[str, RunnableTask]) -> None:
+        self._link, self._tasks = link, tasks
         self._pid = os.getpid()
         self._running = 0
         self._stopped_at = 0.0
-        self._files = Files(station.live)
+        self._files = Files(link.live)
         signal.signal(signal.SIGTERM, self._on_term)
 
     def serve(self) -> None:
         """Returns when the pool has hung up."""
-        station = self._station
-        station.ready()
-        receive, jobs = station.receive, 0
-        while (dispatch := receive()) is not None:
-            started_at = station.begin(0, dispatch.serial)
-            told = self._run(dispatch, started_at)
+        link = self._link
+        link.ready()
+        receive, jobs = link.receive, 0
+        while (job := receive()) is not None:
+            started_at = link.begin(0, job.serial)
+            told = self._run(job, started_at)
             if self._stopped_at and not process_tree.is_empty():  # whatever the task made of its stop
                 self._end_children()
-                station.end(0, dispatch.serial, told)
+                link.end(0, job.serial, told)
                 return  # their statuses were taken from under whatever user code still waits for them: begin afresh
-            station.end(0, dispatch.serial, told)
+            link.end(0, job.serial, told)
             jobs += 1
-            if self._files.closed or ((dispatch.live or not jobs % LOOK_EVERY) and process_tree.is_burdened()):
+            if self._files.closed or ((job.live or not jobs % LOOK_EVERY) and process_tree.is_burdened()):
                 return
-            receive = station.receive if dispatch.live else station.receive_soon
+            receive = link.receive if job.live else link.receive_soon
 
     def _on_term(self, number: int, frame: object) -> None:
         # A signal that comes late must not hit the next job, and one from elsewhere must hit none.
-        if self._running and self._station.slot.asked_to_stop(0) == self._running:
+        if self._running and self._link.slot.asked_to_stop(0) == self._running:
             self._running, self._stopped_at = 0, time.monotonic()
             raise Stopped
 
     def _end_children(self) -> None:
         """What the stopped job has started is gone: only then may the job be said to be."""
         spent_s = time.monotonic() - self._stopped_at
-        process_tree.end_all(grace_s=max(0.0, self._station.slot.grace_s(0) - spent_s))
+        process_tree.end_all(grace_s=max(0.0, self._link.slot.grace_s(0) - spent_s))
 
-    def _context(self, dispatch: Dispatch) -> Context:
-        stopping, claim = self._station.slot.asked_to_stop, dispatch.claim
+    def _context(self, job: RunJob) -> Context:
+        stopping, claim = self._link.slot.asked_to_stop, job.claim
         return Context.from_claim(
             claim,
-            stopping=lambda: stopping(0) == dispatch.serial,
-            settings=self._station.settings,
-            siblings=lambda: self._station.ask(dispatch.serial),
-            info_path=live_path(self._station.live, claim.id, claim.fence, "info") if dispatch.live else None,
+            stopping=lambda: stopping(0) == job.serial,
+            settings=self._link.settings,
+            siblings=lambda: self._link.ask(job.serial),
+            info_path=live_path(self._link.live, claim.id, claim.fence, "info") if job.live else None,
         )
 
-    def _run(self, dispatch: Dispatch, started_at: int) -> Report:
-        told = report(dispatch, "success", started_at)
-        claim = dispatch.claim
+    def _run(self, job: RunJob, started_at: int) -> Report:
+        told = report(job, "success", started_at)
+        claim = job.claim
         task = self._tasks.get(claim.task)
         if task is None:
             return unknown_task(told, claim.task, self._tasks)
-        if dispatch.live:
+        if job.live:
             self._files.show(claim.id, claim.fence)
-        context = self._context(dispatch) if task.wants_context or task.joined else None
+        context = self._context(job) if task.wants_context or task.joined else None
         try:
             try:
-                self._running, self._stopped_at = dispatch.serial, 0.0
+                self._running, self._stopped_at = job.serial, 0.0
                 value = _call_alone(task, claim.args) if context is None else _call(task, claim, context)
             finally:
                 self._running = 0
@@ -101,13 +101,13 @@ class Functions:
         return told
 
 
-def _call_alone(task: Task, args: str | None) -> Any:
+def _call_alone(task: RunnableTask, args: str | None) -> Any:
     """A task that wants no context and has no join: most of them."""
     given, named = decode(args) if args else ((), {})
     return _awaited(task.fn(*given, **named))
 
 
-def _call(task: Task, claim: Claim, context: Context) -> Any:
+def _call(task: RunnableTask, claim: Claim, context: Context) -> Any:
     value = _awaited(first_call(task, claim, context)())
     join = second_call(task, claim, context)
     return value if join is None else _awaited(join())
@@ -199,7 +199,7 @@ def leave_if_forked(pid: int) -> None:
         os._exit(0)
 
 
-def unknown_task(told: Report, name: str, tasks: dict[str, Task]) -> Report:
+def unknown_task(told: Report, name: str, tasks: dict[str, RunnableTask]) -> Report:
     told.outcome = "abort"
     told.error = f"unknown task {name!r}; this worker's app has {', '.join(sorted(tasks)) or 'none'}"[:1000]
     return told
@@ -215,7 +215,7 @@ def set_result(told: Report, value: Any) -> None:
         told.outcome, told.error = "abort", str(error)
 
 
-def set_requests(told: Report, task: Task, context: Context) -> None:
+def set_requests(told: Report, task: RunnableTask, context: Context) -> None:
     """What the run asked for besides its value. If something is wrong with that, the job has failed, not its worker."""
     try:
         if context.collected:

@@ -31,17 +31,16 @@ from msgspec import structs
 from ..core.codec import clean
 from ..env import start_ticks
 from ..system import cgroup, mark, process_tree
-from . import messages as wire
-from . import zygote_guard
+from . import messages, zygote_guard
 from .main import NoApp, load_app, other_threads, work
-from .setting import Setting
+from .setting import WorkerConfig
 
 MOST = 1 << 16  # bytes of a message
 
 
 class Zygote:
-    def __init__(self, control: socket.socket, setting: Setting, *, preload: bool, marks: int = -1) -> None:
-        self._control, self._setting, self._preloads, self._marks = control, setting, preload, marks
+    def __init__(self, control: socket.socket, config: WorkerConfig, *, preload: bool, marks: int = -1) -> None:
+        self._control, self._config, self._preloads, self._marks = control, config, preload, marks
         self._workers: set[int] = set()
         self._bell, self._ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -73,26 +72,28 @@ class Zygote:
             self._bury()
         return self._control.fileno() not in ready or self._listen()
 
-    def _preload(self) -> wire.Preloaded:
+    def _preload(self) -> messages.Preloaded:
         """What workers need is imported once, before they are forked; then the app."""
         importlib.import_module("covey.worker.command_worker")
-        if self._setting.app is not None:
+        if self._config.app is not None:
             importlib.import_module("covey.worker.sync_worker")
             importlib.import_module("covey.worker.async_worker")
-        if self._setting.app is None or not self._preloads:
-            return wire.Preloaded({})
+        if self._config.app is None or not self._preloads:
+            return messages.Preloaded({})
         try:
-            app = load_app(self._setting.app)
+            app = load_app(self._config.app)
         except NoApp as error:
-            return wire.Preloaded({}, error=clean(str(error)))
+            return messages.Preloaded({}, error=clean(str(error)))
         except BaseException as error:
-            return wire.Preloaded({}, error=_explained(error))
+            return messages.Preloaded({}, error=_explained(error))
         kinds = {name: "async" if task.is_async else "sync" for name, task in app.tasks.items()}
         connection = getattr(app, "_connection", None)
-        told = wire.Preloaded(kinds, queue=getattr(connection, "url", None), token=getattr(connection, "token", None))
+        told = messages.Preloaded(
+            kinds, queue=getattr(connection, "url", None), token=getattr(connection, "token", None)
+        )
         sys.stdout.flush()  # who listens to it may change now
         if threads := other_threads():
-            told.note = f"importing {self._setting.app} started threads ({', '.join(threads)})"
+            told.note = f"importing {self._config.app} started threads ({', '.join(threads)})"
         return told
 
     def _listen(self) -> bool:
@@ -104,8 +105,8 @@ class Zygote:
         if not data:
             return False
         fds = array("i", beside[0][2] if beside else b"")
-        asked = wire.decode_from_pool(data)
-        if isinstance(asked, wire.Adopt):
+        asked = messages.decode_from_pool(data)
+        if isinstance(asked, messages.Adopt):
             self._adopt(asked, *fds)
         else:
             self._fork(asked, (fds[0], fds[1], fds[2]))
@@ -113,29 +114,29 @@ class Zygote:
             os.close(fd)
         return True
 
-    def _adopt(self, told: wire.Adopt, log: int | None = None) -> None:
+    def _adopt(self, told: messages.Adopt, log: int | None = None) -> None:
         """From now on this is the zygote of that pool, as if it had been started as such."""
-        self._setting = told.setting
-        text = f"{told.setting.mark}:0:0"
+        self._config = told.config
+        text = f"{told.config.mark}:0:0"
         if not mark.write(text):
             sys.exit(f"{text} cannot be put where others see it")  # the pool starts another one, with it
         with contextlib.suppress(OSError):  # nobody stands above us, or not any more
-            os.write(self._marks, f"{text}\n{told.setting.cgroup or ''}".encode())
+            os.write(self._marks, f"{text}\n{told.config.cgroup or ''}".encode())
         os.environ["COVEY_DB"] = told.url
-        if told.setting.cgroup:
+        if told.config.cgroup:
             # The app may have started something already.
-            cgroup.enter(told.setting.cgroup, *process_tree.descendants(os.getpid()))
+            cgroup.enter(told.config.cgroup, *process_tree.descendants(os.getpid()))
         if log is not None:
             sys.stdout.flush()
             sys.stderr.flush()
             os.dup2(log, 1)
             os.dup2(log, 2)
 
-    def _fork(self, asked: wire.Fork, fds: tuple[int, int, int]) -> None:
+    def _fork(self, asked: messages.ForkWorker, fds: tuple[int, int, int]) -> None:
         try:
             pid = os.fork()
         except OSError as error:
-            self._say(wire.Unborn(asked.name, f"cannot fork: {error.strerror}"))
+            self._say(messages.NotForked(asked.name, f"cannot fork: {error.strerror}"))
             return
         if pid == 0:
             code = 70
@@ -148,7 +149,7 @@ class Zygote:
                 os.close(self._ring)
                 if self._marks != -1:
                     os.close(self._marks)
-                work(asked.name, asked.kind, asked.places, fds, self._setting)
+                work(asked.name, asked.kind, asked.places, fds, self._config)
                 code = 0
             finally:
                 with contextlib.suppress(BaseException):
@@ -156,17 +157,17 @@ class Zygote:
                     sys.stderr.flush()
                 os._exit(code)
         self._workers.add(pid)
-        self._say(wire.Forked(asked.name, pid, start_ticks(pid) or 0))
+        self._say(messages.Forked(asked.name, pid, start_ticks(pid) or 0))
 
     def _bury(self) -> None:
         """Reaps; what a dead worker has left behind is now our child, and is killed."""
         for pid, status in process_tree.reap().items():
             if pid in self._workers:
                 self._workers.discard(pid)
-                if self._setting.cgroup:
-                    cgroup.end(self._setting.group_of(pid))
+                if self._config.cgroup:
+                    cgroup.end(self._config.group_of(pid))
                 self._kill_strangers()
-                self._say(wire.Exited(pid, status))
+                self._say(messages.Exited(pid, status))
         self._kill_strangers()
 
     def _kill_strangers(self) -> None:
@@ -179,9 +180,9 @@ class Zygote:
                 break
             time.sleep(0.0005)
 
-    def _say(self, message: wire.FromZygote) -> None:
+    def _say(self, message: messages.FromZygote) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._control.send(wire.encode(message))
+            self._control.send(messages.encode(message))
 
 
 def _explained(error: BaseException) -> str:
@@ -201,13 +202,13 @@ def main(given: str) -> None:
     options: dict[str, Any] = msgspec.json.decode(given)
     control, preload = socket.socket(fileno=options.pop("control")), options.pop("preload")
     fate: int = options.pop("fate")
-    setting = Setting(**options)
-    os.set_inheritable(setting.lifeline, False)
+    config = WorkerConfig(**options)
+    os.set_inheritable(config.lifeline, False)
     control.set_inheritable(False)
     os.set_inheritable(fate, False)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (setting.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    if setting.cgroup:
-        cgroup.enter(setting.cgroup)  # before anybody else's code runs
+    resource.setrlimit(resource.RLIMIT_NOFILE, (config.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    if config.cgroup:
+        cgroup.enter(config.cgroup)  # before anybody else's code runs
     process_tree.become_subreaper()
     mark.reserve()
     heard, marks = os.pipe2(os.O_CLOEXEC)
@@ -217,10 +218,10 @@ def main(given: str) -> None:
         zygote = 0  # the system gives us no more processes: better without a guard than not at all
     if zygote:
         os.close(marks)
-        zygote_guard.stand(zygote, control, setting.lifeline, heard, fate)
+        zygote_guard.stand(zygote, control, config.lifeline, heard, fate)
     os.close(heard)
     os.close(fate)
-    Zygote(control, setting, preload=preload, marks=marks).run()
+    Zygote(control, config, preload=preload, marks=marks).run()
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def _hand_back(source: Engine) -> None:
     from ...engine.health import is_alive
     from ...engine.sealing import is_sealed
     from ...log import Log
-    from ...pool.reaper import Neighbours
+    from ...pool.reaper import Reaper
     from .worker_reap import refuse_own_pool
 
     if is_sealed(source.store):
@@ -72,9 +72,9 @@ def _hand_back(source: Engine) -> None:
     if living := [f"{pool.name} ({pool.id}) on {pool.host}" for pool in pools if is_alive(pool)]:
         raise Refused(f"workers are running: {', '.join(living)}; `covey worker stop` first")
     refuse_own_pool(source, source.pools())
-    neighbours = Neighbours(source, source.database_id, Log("covey"))
+    reaper = Reaper(source, source.database_id, Log("covey"))
     for pool in source.pools():
-        jobs, _ = neighbours.reap(pool)
+        jobs, _ = reaper.reap(pool)
         note(f"pool {pool.id} is lost: {jobs} jobs handed back")
     for id in source.orphaned_pools():
         source.reap(id, -1)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...core.view import PoolView
     from ...engine.engine import Engine
     from ...log import Log
-    from ...pool.reaper import Neighbours
+    from ...pool.reaper import Reaper
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 
@@ -62,16 +62,16 @@ def reap(dry_run: DryRun = False, json: Json = False, db: Db = None) -> int:
     Exits 1 if a process could not be ended.
     """
     from ...log import Log
-    from ...pool.reaper import Neighbours
+    from ...pool.reaper import Reaper
 
     engine, log = open_database(db), Log("covey", quiet=True)
-    neighbours = Neighbours(engine, engine.database_id, log)
+    reaper = Reaper(engine, engine.database_id, log)
     views = {pool.id: pool for pool in engine.pool_views()}
     silent = {pool.id for pool in views.values() if pool.beat_age_s > pool.lease_s}
-    lost = [pool for pool in neighbours.gone(silent) if pool.id in views]
+    lost = [pool for pool in reaper.gone(silent) if pool.id in views]
     refuse_own_pool(engine, lost)
     boxes = _reap_containers(engine, log, dry_run=dry_run)
-    found = [_reap(neighbours, pool, views.pop(pool.id), dry_run=dry_run) for pool in lost]
+    found = [_reap(reaper, pool, views.pop(pool.id), dry_run=dry_run) for pool in lost]
     found += [_silent(pool) for pool in views.values() if pool.id in silent]
     if json:
         as_json([*found, *boxes])
@@ -91,7 +91,7 @@ def refuse_own_pool(engine: Engine, lost: list[LostPool]) -> None:
             raise Refused(f"this command runs inside a job of pool {pool.id}, which is lost; run it from elsewhere")
 
 
-def _reap(neighbours: Neighbours, pool: LostPool, view: PoolView, *, dry_run: bool) -> Reaped:
+def _reap(reaper: Reaper, pool: LostPool, view: PoolView, *, dry_run: bool) -> Reaped:
     found = Reaped(
         id=pool.id,
         name=view.name,
@@ -100,12 +100,12 @@ def _reap(neighbours: Neighbours, pool: LostPool, view: PoolView, *, dry_run: bo
         lost=True,
         reaped=not dry_run,
         jobs=view.held,
-        processes=[Leftover(pid, _command_line(pid)) for pid in neighbours.leftovers(pool)],
+        processes=[Leftover(pid, _command_line(pid)) for pid in reaper.leftovers(pool)],
         reason=f"its process {pool.pid} is gone",
     )
     if not dry_run:
-        found.jobs, _ = neighbours.reap(pool)
-        found.survivors = neighbours.leftovers(pool)
+        found.jobs, _ = reaper.reap(pool)
+        found.survivors = reaper.leftovers(pool)
     return found
 
 
