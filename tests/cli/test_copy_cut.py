@@ -20,18 +20,18 @@ HALF = """
 import sys
 from covey import env
 from covey.open import open_engine
-from covey.engine import moving
+from covey.engine import db_copy
 old, new, pages, at = sys.argv[1:]
 source, target = open_engine(old), open_engine(new)
 if pages == "0":
     env.arm(at, "kill")
-moving.begin(source.store, target.store, token=5, now=0)
-for number, (table, done) in enumerate(moving.copy(source.store, target.store, page=3)):
+db_copy.begin(source.store, target.store, token=5, now=0)
+for number, (table, done) in enumerate(db_copy.copy(source.store, target.store, page=3)):
     if number == int(pages):
         env.arm(at, "kill")
-moving.compare(source.store, target.store)
+db_copy.compare(source.store, target.store)
 env.arm(at, "kill")
-moving.finish(source.store, target.store, token=5)
+db_copy.finish(source.store, target.store, token=5)
 """
 
 

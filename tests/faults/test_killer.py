@@ -110,14 +110,14 @@ def test_a_pool_that_dies_while_it_is_told_to_stand_still_was_not_paused(
 ) -> None:
     """The kill is under way when the pause comes, as between two strikes of a busy machine."""
     victim = stage.enters()
-    send = killer.family.send
+    send = killer.process_tree.send
 
     def late(pids: list[int], number: int) -> list[int]:
         if number == signal.SIGSTOP:
             os.kill(victim, signal.SIGKILL)
         return send(pids, number)
 
-    monkeypatch.setattr(killer.family, "send", late)
+    monkeypatch.setattr(killer.process_tree, "send", late)
     pauses = strikes(PAUSE)
     pauses.strike()
     assert pauses.strikes[PAUSE] == 0

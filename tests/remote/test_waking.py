@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,9 +86,9 @@ def test_a_job_that_another_process_writes_into_the_database_wakes_a_waiter_at_o
     waiter.pool.turn()
     woken = waiter.wait()
     waiting(1)
-    program = "import sys; from covey.open import open_engine; from covey.testing import command\n"
+    program = "import sys; from covey.open import open_engine; from tests.kit import command\n"
     program += "open_engine(sys.argv[1]).enqueue([command()])"
-    subprocess.run([sys.executable, "-c", program, url], check=True)
+    subprocess.run([sys.executable, "-c", program, url], check=True, cwd=Path(__file__).parents[2])
     assert woken.result()
     assert waiter.pool.claim_one()
 

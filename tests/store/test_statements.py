@@ -61,7 +61,7 @@ def test_names_are_not_given_twice_and_every_override_says_why() -> None:
     names = {file: parts[::2] for file, parts in said.items()}
     for given in names.values():
         assert len(given) == len(set(given))
-    for file in names[1:]:
+    for file in ("sqlite/statements.sql", "postgres/statements.sql"):
         elsewhere = {name for other, given in names.items() if other != file for name in given}
         bodies = dict(zip(names[file], said[file][1::2], strict=True))
         silent = [n for n, body in bodies.items() if n in elsewhere and not body.startswith("-- differs because ")]
