@@ -40,7 +40,7 @@ BUGS = [
         "prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)",
         "prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)",
         "processes/test_families.py",
-        "a61",
+        "a_daemon",
     ),
     Planted(
         "only process groups of the command are ended",
@@ -49,7 +49,7 @@ BUGS = [
         "mine, living = children(os.getpid()), descendants(os.getpid(), keep)\n"
         "    return [pid for pid in living if start_ticks(pid) is not None and os.getpgid(pid) in mine]",
         "processes/test_families.py",
-        "a61",
+        "a_daemon",
     ),
     Planted(
         "a frozen family is not thawed after its TERM",
@@ -62,10 +62,10 @@ BUGS = [
     Planted(
         "who ignores TERM is not killed",
         "system/process_tree.py",
-        "            send(left, signal.SIGKILL)\n",
-        "            send(left, signal.SIGTERM)\n",
+        "immune.update(send(left, signal.SIGKILL))",
+        "immune.update(send(left, signal.SIGTERM))",
         "processes/test_families.py",
-        "a62",
+        "ignores_term",
     ),
     Planted(
         "the kernel is not asked to end a function with its pool",
@@ -89,7 +89,7 @@ BUGS = [
         "not alive(pool.pid, pool.ticks)",
         "start_ticks(pool.pid) is None",
         "processes/test_lost.py",
-        "a67",
+        "stale_row",
     ),
     Planted(
         "the zygote does not bury its children",
@@ -103,7 +103,7 @@ BUGS = [
         "the zygote leaves alone what a dead worker left",
         "worker/zygote.py",
         "            for pid in strangers:\n"
-        "                family.send([pid, *family.descendants(pid)], signal.SIGKILL)\n",
+        "                process_tree.send([pid, *process_tree.descendants(pid)], signal.SIGKILL)\n",
         "            break\n",
         "processes/test_poison.py",
         "takes_its_family",
@@ -111,7 +111,7 @@ BUGS = [
     Planted(
         "the zygote goes without ending what is below it",
         "worker/zygote.py",
-        "            family.end_all(grace_s=0)",
+        "            process_tree.end_all(grace_s=0)",
         "            pass",
         "processes/test_lost.py",
         "workers_that_cannot_notice",
@@ -127,7 +127,7 @@ BUGS = [
     Planted(
         "nobody stands above the zygote",
         "worker/zygote_guard.py",
-        "            family.end_all(grace_s=0)\n",
+        "            process_tree.end_all(grace_s=0)\n",
         "            pass\n",
         "processes/test_zygote.py",
         "outlive",
@@ -143,7 +143,7 @@ BUGS = [
     Planted(
         "a frozen zygote is waited for",
         "pool/zygote_client.py",
-        "            self._nursery.kill()  #",
+        "            self._process.kill()  #",
         "            pass  #",
         "processes/test_zygote.py",
         "below_a_frozen",
@@ -151,7 +151,7 @@ BUGS = [
     Planted(
         "a worker's end is left to its zygote to tell",
         "pool/zygote_client.py",
-        "                self._pool.watch(member.handle, partial(self._on_gone, member))",
+        "                self._pool.watch(worker.handle, partial(self._on_gone, worker))",
         "                pass",
         "processes/test_zygote.py",
         "below_a_frozen",
@@ -183,7 +183,7 @@ BUGS = [
     Planted(
         "a worker does not die with its pool",
         "worker/main.py",
-        "        family.die_with(setting.lifeline)",
+        "        process_tree.die_with(config.lifeline)",
         "        pass",
         "processes/test_lost.py",
         "nothing_survives",
@@ -192,7 +192,7 @@ BUGS = [
         "an async worker hears of its pool's end in its loop alone",
         "worker/async_worker.py",
         'threading.Thread(target=self._end_with_pool, name="covey-lifeline", daemon=True).start()',
-        "loop.add_reader(self._station.reports, self._end_with_pool)",
+        "loop.add_reader(self._link.reports, self._end_with_pool)",
         "processes/test_lost.py",
         "nothing_survives",
     ),

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
+
+import pytest
 
 from covey.core import retry
+from tests.mutation import processes
 from tests.mutation.operators import mutants, mutated
 from tests.mutation.planting import loaded_functions, plant, read
 
@@ -73,3 +77,11 @@ def test_what_is_planted_is_there_and_can_be_taken_out_again() -> None:
     finally:
         retry.backoff_s.__code__ = before
     assert retry.backoff_s(1, base=2.0, cap_s=9.0, jitter=False, rng=None) == 2.0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bug", processes.BUGS, ids=[bug.name for bug in processes.BUGS])
+def test_what_is_planted_in_processes_has_its_place_and_a_test_that_is_to_find_it(bug: processes.Planted) -> None:
+    """`make mutants-processes` takes long: that a rename has made it blind is seen here."""
+    assert (processes.ROOT / "src" / "covey" / bug.file).read_text().count(bug.good) == 1
+    names = re.findall(r"def (test_\w+)", (processes.ROOT / "tests" / bug.test).read_text())
+    assert [name for name in names if bug.only in name]
