@@ -41,7 +41,6 @@ PAUSE_S = (0.05, 1.0)
 POLL_S = 30.0  # one long poll of somebody who waits for jobs to end
 FULL_S = 0.1  # a pool without a free place asks nobody for so long: mostly a place is free again by then
 
-AT_ONCE = ("turn", "wait", "failed_siblings")  # of a pool, which has its own pace and nobody else to take its turns
 
 Ref = str | int
 
@@ -360,7 +359,7 @@ class Remote:
 
     def _send(self, endpoint: Endpoint, target: str, data: bytes | None, timeout_s: float) -> Answer:
         """The answer. What does no harm twice is tried again for a while: servers are restarted now and then."""
-        deadline = time.monotonic() + (0.0 if endpoint.name in AT_ONCE else self._patience_s)
+        deadline = time.monotonic() + (0.0 if endpoint.at_once else self._patience_s)
         pause_s = PAUSE_S[0]
         while True:
             try:

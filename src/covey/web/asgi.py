@@ -123,7 +123,7 @@ class App:
         if probe := self._probes.answers.get(endpoint.name):
             return await probe()
         call = await self._call(endpoint, names, request)
-        if endpoint.name not in WAITING and not endpoint.looks:
+        if not endpoint.waits and not endpoint.looks:
             return await self._verbs.answer(endpoint, call)
         # Whoever hangs up while he waits gives his place free at once.
         answering = asyncio.ensure_future(self._verbs.answer(endpoint, call))
@@ -150,6 +150,3 @@ class App:
         headers += [(name.encode(), text.encode("latin-1")) for name, text in more]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
-
-
-WAITING = ("wait", "wait_for", "claim")
