@@ -73,7 +73,7 @@ def _endpoint(name: str, place: str, role: Role | None, about: str, **more: Any)
 
 
 # fmt: off
-_TABLE = (
+_table = (
     _endpoint("health", "GET /health", None, "Ready or not.", gives=bodies.Health),
     _endpoint("livez", "GET /livez", None, "The server answers; the queue is not asked.", gives=bodies.Alive),
     _endpoint("readyz", "GET /readyz", None, "The queue can be used, or why not.", gives=bodies.Ready),
@@ -189,7 +189,7 @@ _TABLE = (
               gives=bodies.SettingValue, scoped=False),
 )
 # fmt: on
-ENDPOINTS: dict[str, Endpoint] = {endpoint.name: endpoint for endpoint in _TABLE}
+ENDPOINTS: dict[str, Endpoint] = {endpoint.name: endpoint for endpoint in _table}
 
 # ── errors ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
