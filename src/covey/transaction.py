@@ -139,7 +139,7 @@ def submit(connection: Connection, specs: Sequence[Spec], tx: object = None) -> 
 
 def _lender(client: Client) -> Engine:
     """Whoever can write into a caller's transaction."""
-    if not hasattr(client, "enqueue_in"):
+    if client.place.served:
         raise InvalidInput("a connection as tx= needs a queue on PostgreSQL, opened directly and not through a server")
     return cast("Engine", client)
 

@@ -77,7 +77,7 @@ READING |= {
     "wait_for",
     "wake",
 }
-READING |= {"callers"}
+READING |= {"callers", "listen"}
 READING |= {"disk", "output", "show_output", "shown_output", "hide_output"}  # files, not the database
 READING |= {"check_lendable", "ended", "queues_of", "token_rows", "tokens", "while_waiting", "why", "overdue_loans"}
 READING |= {"failed_siblings", "counts", "counted_queues", "jobs_of", "moment"}

@@ -12,7 +12,6 @@ from .worker_options import MOST_WORKERS, check_name, check_range, check_start, 
 
 if TYPE_CHECKING:
     from ..containers.docker import Docker
-    from ..store.store import Store
 
 EXECUTORS = ("process", "docker", "podman", "container")
 LEAST_MEMORY = 32 << 20  # less does not even hold the interpreter
@@ -71,8 +70,7 @@ def start_containers(
     choose_token(token_file)
     url = database(db)
     source = open_queue(url, create=True)
-    store: Store | None = getattr(source, "store", None)
-    side = store.dialect.side if store else ""
+    side = source.place.side
     queues = None if any(group.queues is None for group in groups) else [q for g in groups for q in g.queues or ()]
     with (
         server_for_containers(source, docker, db=url, server=server, port=port, queues=queues) as found,

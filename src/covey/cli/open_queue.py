@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 from ..errors import Refused
 
 if TYPE_CHECKING:
-    from ..core.ports import Client
+    from ..core.ports import Client, Listener
     from ..engine.engine import Engine
     from ..remote.remote import Remote
-    from ..store.dialect import Listener
-    from ..store.store import Store
 
 _chosen: str | None = None
 _token_file: str | None = None
@@ -84,11 +82,7 @@ def open_database(db: str | None = None, *, create: bool = False) -> Engine:
 
 def listen_for_ends(queue: Client) -> Listener:
     """Hears when a job ends; at a server, or where it may not listen, it only keeps the pace."""
-    store: Store | None = getattr(queue, "store", None)
-    try:
-        return Pace() if store is None else store.listen("end")
-    except OSError:  # no bell can be hung
-        return Pace()
+    return queue.listen() or Pace()
 
 
 class Pace:

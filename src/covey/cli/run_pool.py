@@ -8,14 +8,13 @@ import select
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ..core.model import ENDED
 from ..errors import StoreError
 
 if TYPE_CHECKING:
     from ..core.ports import Client
-    from ..engine.engine import Engine
     from .run_caller import Requests
 
 GRACE_S = 2  # how long our pool lets others' jobs run on once it must go
@@ -119,11 +118,11 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 def reuses(engine: Client, no_reuse: bool) -> bool:
     """Whether workers elsewhere will do: those of a server, which we came through or which runs for this queue."""
-    if not hasattr(engine, "store"):
+    if engine.place.served:
         return True
     from .reusing import find_server
 
-    return not no_reuse and find_server(cast("Engine", engine)) is not None
+    return not no_reuse and find_server(engine) is not None
 
 
 def _served(engine: Client, queue: str, reuse: bool) -> bool:

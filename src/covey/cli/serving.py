@@ -58,7 +58,7 @@ def start(
     if (wide or needs_token) and not any(token.state == "valid" for token in engine.tokens()):
         where = f"--host {hosts[0]} lets other machines in" if wide else "--require-token"
         raise Refused(f"{where}, and this queue has no token; make one first: covey token create NAME --role admin")
-    if (running := found(engine.store.dialect.side)) is not None:
+    if (running := found(engine.place.side)) is not None:
         raise Refused(f"a server of this queue runs already: {running.url} (pid {running.pid}); `covey server stop`")
     number = port_of(port)
     try:
@@ -77,11 +77,11 @@ def start(
         ticks=env.start_ticks(os.getpid()) or 0,
         boot=env.boot(),
     )
-    side = engine.store.dialect.side
+    side = engine.place.side
 
     def ready() -> None:
         leave_note(side, mine)
-        log.serving(address.url, engine.store.dialect.url, wide or needs_token)
+        log.serving(address.url, engine.place.url, wide or needs_token)
 
     def another() -> Engine:
         """One more connection to the very queue that is served: its place may be empty by now, or another's."""
@@ -134,7 +134,7 @@ def _watching(engine: Engine, log: Log) -> Iterator[None]:
 def stop(db: str | None) -> int:
     """The server of this queue on this host is gone."""
     engine = open_database(db)
-    running = found(engine.store.dialect.side)
+    running = found(engine.place.side)
     if running is None:
         note("no server of this queue runs on this host")
         return 0

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InvalidInput
 from .open_queue import choose_token, database, named, open_queue
 from .printing import note
 
 if TYPE_CHECKING:
-    from ..engine.engine import Engine
     from ..pool.scout import Scout
-    from ..store.store import Store
 
 MOST_WORKERS = 1000
 
@@ -74,22 +72,21 @@ def _run(url: str, checked: Checked, *, no_reuse: bool, scout: Scout | None = No
     source = open_queue(url, create=True)
     from ..pool.main import PoolOptions, run
 
-    store: Store | None = getattr(source, "store", None)
-    if store and not (no_reuse or options["drain"] or options["tree"]):
+    where = source.place
+    if not where.served and not (no_reuse or options["drain"] or options["tree"]):
         from .reusing import reused
 
         kinds = ("command", "sync", "async") if options["app"] else ("command",)
         wanted = tuple(checked.workers) or checked.queues
-        if words := reused(cast("Engine", source), wanted, kinds):
+        if words := reused(source, wanted, kinds):
             note(words)
             return 0
-    side = store.dialect.side if store else ""
     asked = PoolOptions(
-        url=store.dialect.url if store else url,  # absolute: a worker may change its directory
+        url=where.url,  # absolute: a worker may change its directory
         count=checked.jobs,
         workers=checked.workers,
         queues=checked.queues,
-        logs=os.path.join(side, "logs") if side else None,
+        logs=os.path.join(where.side, "logs") if where.side else None,
         max_memory=checked.max_memory,
         **options,
     )

@@ -6,7 +6,7 @@ The local Engine implements both. A pool, the command line and the Python API kn
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import UNSET, UnsetType
 
@@ -27,6 +27,24 @@ from .view import (
     Status,
     Why,
 )
+
+
+class Listener(Protocol):
+    """Hears the bell. Polling is the truth; this only saves the wait."""
+
+    def wait(self, timeout_s: float) -> bool: ...
+
+    def wake(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Place(NamedTuple):
+    """Where a queue is, as its clients see it."""
+
+    url: str  # what a person would pass as --db, without a password
+    side: str  # a directory of the queue's own on this host: live output, logs; "" where it has none
+    served: bool  # behind a server; else it is open in this very process
 
 
 class Source(Protocol):
@@ -108,6 +126,12 @@ class Source(Protocol):
 class Client(Protocol):
     """What can be asked of a queue."""
 
+    @property
+    def database_id(self) -> str: ...
+
+    @property
+    def place(self) -> Place: ...
+
     def enqueue(
         self, specs: Sequence[Spec], *, request: str | None = None, caller: Caller | None = None
     ) -> list[Enqueued]:
@@ -130,6 +154,10 @@ class Client(Protocol):
 
     def wait_for(self, ids: Sequence[int], timeout_s: float | None, *, any_of: bool = False) -> bool:
         """True when all (or any) of them have ended, False when time ran out first."""
+        ...
+
+    def listen(self) -> Listener | None:
+        """Hears when jobs end; None where nothing rings, and one has to look."""
         ...
 
     def output(self, ref: str | int, *, fence: int | None = None, out: int = 0, err: int = 0) -> LiveOutput:

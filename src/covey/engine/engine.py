@@ -15,6 +15,7 @@ from ..core import check
 from ..core.clocks import NEVER
 from ..core.machine import SECOND
 from ..core.model import ENDED, Enqueued, JobRow, Spec
+from ..core.ports import Place
 from ..core.turn import Caller
 from ..core.view import Change, Edit, Filter, JobView
 from ..env import failpoint
@@ -45,6 +46,10 @@ class Engine(Loans, Views, Tokens, Live, Callers, Siblings):
         self._known_queues: set[str] = set()
         self.database_id: str = store.value("meta")
         self._listeners_init()
+
+    @property
+    def place(self) -> Place:
+        return Place(self.store.dialect.url, self.store.dialect.side, served=False)
 
     # ── enqueue ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

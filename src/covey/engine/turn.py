@@ -14,10 +14,10 @@ from msgspec import Struct
 from .. import settings as config
 from ..core import clocks
 from ..core.model import ENDED, KINDS, Kind, Report
+from ..core.ports import Listener
 from ..core.turn import Capacity, Held, LostPool, PendingWork, PoolInfo, Registered, Reply, Turn
 from ..env import failpoint
 from ..errors import CoveyError, InvalidInput, Refused, Undone
-from ..store.dialect import Listener
 from ..store.postgres.store import Taken
 from ..store.ready import Found, Sought
 from ..store.sqlite.sharing import follow

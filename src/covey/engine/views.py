@@ -13,6 +13,7 @@ from ..core.clocks import SLACK, age_s
 from ..core.codec import decode, printable
 from ..core.label import parts
 from ..core.model import ENDED, KINDS, SHELL, STATES
+from ..core.ports import Listener
 from ..core.specs import command_line
 from ..core.tree import with_children
 from ..core.turn import WorkerState
@@ -97,10 +98,7 @@ class Views:
         """True when all (or any) have ended; a pruned job has. Looks once a second, and whenever the bell rings."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         open_ids = list(dict.fromkeys(ids))
-        try:
-            ear = self.store.listen("end")
-        except OSError:
-            ear = None
+        ear = self.listen()
         try:
             while True:
                 ended = self.ended(open_ids)
@@ -118,6 +116,13 @@ class Views:
         finally:
             if ear:
                 ear.close()
+
+    def listen(self) -> Listener | None:
+        """Hears when jobs end; None where no bell can be hung."""
+        try:
+            return self.store.listen("end")
+        except OSError:
+            return None
 
     def ended(self, ids: Sequence[int]) -> set[int]:
         """Those of them that have ended; a job that is no longer there has."""

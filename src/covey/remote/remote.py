@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ..core import bodies, check, endpoints
 from ..core.endpoints import ENDPOINTS, MSGPACK, Endpoint
 from ..core.model import KINDS, Child, Enqueued, Kind, Spec
+from ..core.ports import Listener, Place
 from ..core.turn import Caller, LostPool, PoolInfo, Registered, Reply, Tie, Turn
 from ..core.view import (
     Attempt,
@@ -76,6 +77,10 @@ class Remote:
     @property
     def database_id(self) -> str:
         return self.server().database_id
+
+    @property
+    def place(self) -> Place:
+        return Place(self.url, "", served=True)
 
     def server(self) -> bodies.ServerInfo:
         """Whose server this is; Refused if it speaks another protocol."""
@@ -237,6 +242,9 @@ class Remote:
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
+
+    def listen(self) -> Listener | None:
+        return None
 
     def output(self, ref: Ref, *, fence: int | None = None, out: int = 0, err: int = 0) -> LiveOutput:
         """What the running attempt has written beyond these places."""

@@ -6,18 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from ..core.ports import Listener as Listener
+
 Params = Mapping[str, Any]
 STILL_S = 30.0  # a client may compute for long between two statements; a pool never does (duties.STILL_S)
-
-
-class Listener(Protocol):
-    """Hears the bell. Polling is the truth; this only saves the wait."""
-
-    def wait(self, timeout_s: float) -> bool: ...
-
-    def wake(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Dialect(Protocol):

@@ -17,11 +17,11 @@ from typing import Any
 from msgspec import Struct
 
 from .. import env
+from ..core.ports import Listener
 from ..core.turn import PendingWork
 from ..engine.engine import Engine
 from ..errors import CoveyError
 from ..log import Log
-from ..store.dialect import Listener
 from .engine_threads import Open
 
 LOOK_S = 1.0

@@ -54,7 +54,7 @@ def _files(engine: Engine) -> Iterator[Finding]:
     from ...engine import leftovers
     from ...pool import live
 
-    side = engine.store.dialect.side
+    side = engine.place.side
     stale = leftovers.stale(engine.store, os.path.join(side, "live") if side else "")
     if names := [name for names in stale.values() for name in names]:
         yield warn("leftovers", f"live output of runs that are over: {some(sorted(names))}", SWEPT)
@@ -66,7 +66,7 @@ def _server(engine: Engine) -> Iterator[Finding]:
     from ...discovery import NAME, found, read_note
     from ...env import boot
 
-    side = engine.store.dialect.side
+    side = engine.place.side
     note = read_note(side) if side else None
     if note is None:
         if side and os.path.exists(path := os.path.join(side, NAME)):

@@ -17,6 +17,7 @@ import typer
 
 from ...core.model import ENDED
 from ...errors import StoreError
+from ..open_queue import listen_for_ends
 from ..printing import note
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _moments(engine: Engine, ids: list[int], deadline: float) -> Iterator[list[J
     """The jobs as they are, again and again until all have ended."""
     from ...core.view import Filter
 
-    ear = engine.store.listen("end")
+    ear = listen_for_ends(engine)
     try:
         while True:
             views = engine.jobs(Filter(ids=tuple(ids), limit=len(ids))).jobs[::-1]

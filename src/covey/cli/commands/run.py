@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,7 +21,6 @@ from ..words import WordsCommand, argv_of
 if TYPE_CHECKING:
     from ...core.ports import Client
     from ...core.view import JobView
-    from ...engine.engine import Engine
     from ..run_caller import Requests
     from ..run_pool import Workers
 
@@ -75,7 +74,7 @@ def run(
         raise InvalidInput("run takes one command; queue several jobs, or tasks, with `covey enqueue` and `covey wait`")
     if specs[0].run_at is not None or specs[0].delay_s is not None:
         raise InvalidInput("run works the command now; for run_at and delay there are `covey enqueue` and `covey wait`")
-    outer = [job for job in chain if job[0] == cast("Engine", engine).database_id]
+    outer = [job for job in chain if job[0] == engine.database_id]
     if outer:
         _refuse_own_place(engine, [job for _, job in outer], specs[0].queue)
     from ..run_caller import Presence, Requests, ourselves
