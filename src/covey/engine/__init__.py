@@ -6,13 +6,14 @@ arrivals     what an enqueue asks and writes, in whichever transaction
 callers      jobs that end with whoever asked for them
 claims       what pools may take now
 db_copy      a queue moves to another database
-duties       housekeeping
+duties       housekeeping, a file a duty
 engine       the local engine
 guests       an enqueue as a guest in somebody else's transaction
 health       whether all is well
 leftovers    files that a run leaves in the live directory when its pool is killed
 live_output  output of running jobs
 loans        jobs on loan
+pools        pools that are lost
 queues       which pending jobs may be claimed now
 reopen       a person wants an ended job after all
 reports      what turns report, and what their pools no longer have

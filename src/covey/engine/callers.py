@@ -14,7 +14,7 @@ from ..core.turn import Caller, Tie
 from ..env import failpoint
 from ..store.store import Store
 from .again import repeated
-from .duties import REAP_WAIT_S, STILL_S
+from .pools import REAP_WAIT_S, STILL_S
 from .sealing import writing
 from .trees import Trees
 

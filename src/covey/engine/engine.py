@@ -21,9 +21,10 @@ from ..core.view import Change, Edit, Filter, JobView
 from ..env import failpoint
 from ..errors import InvalidInput, NotFound, Refused, StillStopping
 from ..store.store import Store
-from . import arrivals, duties, reopen, requests, stopping
+from . import arrivals, reopen, requests, stopping
 from .again import repeated
 from .callers import Callers
+from .duties.prune import sweep
 from .live_output import Live
 from .loans import Loans
 from .sealing import refuse, writing
@@ -318,7 +319,7 @@ class Engine(Loans, Views, Tokens, Live, Callers, Siblings):
         """
         with writing(self.store):
             noticed_at = self.store.value("duty_cursor", name="heal") or NEVER
-            swept = duties.sweep(self.store, cursor, ended_before, self.clock(), noticed_at)
+            swept = sweep(self.store, cursor, ended_before, self.clock(), noticed_at)
             failpoint("prune.before_commit")
         return swept
 

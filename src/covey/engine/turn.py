@@ -24,6 +24,8 @@ from ..store.sqlite.sharing import follow
 from . import duties, leftovers, requests, sealing
 from .again import repeated
 from .claims import Claims, most_of
+from .duties.duty import BATCH
+from .pools import STILL_S, reap
 from .queues import Lanes
 from .reports import Reports, plain_only
 from .sealing import writing
@@ -128,7 +130,7 @@ class Turns(Reports):
         return self.store.pools()
 
     def reap(self, pool: int, beat: int, reason: str | None = None) -> int:
-        handed_back = duties.reap(self.store, pool, beat, self.clock, self.rng, reason)
+        handed_back = reap(self.store, pool, beat, self.clock, self.rng, reason)
         leftovers.sweep(self.store, self._live())
         return handed_back
 
@@ -191,7 +193,7 @@ class Turns(Reports):
     @repeated
     def _take(self, turns: Sequence[Turn]) -> list[Answer]:
         # Unmarked: the pool's next turn, with the same reports and all that it holds, resolves an unknown outcome.
-        with self.store.transaction(marked=False, still_s=duties.STILL_S):
+        with self.store.transaction(marked=False, still_s=STILL_S):
             try:
                 answers = self._take_together(turns)
             except Undone:
@@ -287,7 +289,7 @@ class Turns(Reports):
         ended = self._apply(turn, reply, trees)
         moved = self._reconcile(turn, unknown, reply, trees)
         if common.deadline_at is not None and common.deadline_at <= now:
-            ended += trees.expire(duties.BATCH)
+            ended += trees.expire(BATCH)
         trees.settle()
         failpoint("turn.after_reports")
         promoted = self._promote(now) if common.due_at is not None and common.due_at <= now else 0
@@ -320,7 +322,7 @@ class Turns(Reports):
         """These pools are alive as of now, whatever their turns. Those among them that were given up meanwhile."""
         if not pools:
             return set()
-        with self.store.transaction(marked=False, still_s=duties.STILL_S):  # to beat twice harms nobody
+        with self.store.transaction(marked=False, still_s=STILL_S):  # to beat twice harms nobody
             (_, _, sealed), *_ = self.store.ask("meta")
             sealing.refuse(sealed)
             alive = self.store.ask("beat_pools", pools=json.dumps(list(pools)), now=self.clock())
@@ -349,7 +351,7 @@ class Turns(Reports):
             raise Refused(f"pool {turn.pool} belongs to database {turn.database_id}, this is {self.database_id}")
 
     def _promote(self, now: int) -> int:
-        return len(self.store.ask("promote", now=now, limit=duties.BATCH))
+        return len(self.store.ask("promote", now=now, limit=BATCH))
 
     def _beat(self, turn: Turn, now: int) -> None:
         zygote_pid, zygote_ticks = turn.zygote or (None, None)
@@ -372,14 +374,8 @@ class Turns(Reports):
         now = common.now
         if clocks.is_awaited(self._duties_at, now, duties.PERIOD):
             return False
-        done = (
-            duties.heal(self.store, now, self.rng),  # first: the others judge by what it has noticed
-            duties.prune(self.store, now),
-            duties.forget_requests(self.store, now),
-        )
-        more = duties.BATCH in done
+        more = duties.do(self.store, now, self.rng)
         self._duties_at = now if more else now + duties.PERIOD
-        duties.resume(self.store, now)
         common.claims.forget()
         return True
 

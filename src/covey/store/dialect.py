@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from ..core.ports import Listener as Listener
 
 Params = Mapping[str, Any]
-STILL_S = 30.0  # a client may compute for long between two statements; a pool never does (duties.STILL_S)
+STILL_S = 30.0  # a client may compute for long between two statements; a pool never does (engine/pools.STILL_S)
 
 
 class Dialect(Protocol):

@@ -61,14 +61,23 @@ order by id
 for update skip locked
 
 -- name: take_duty
--- differs because who comes second does not wait: the duty is being done. What another one notices just now is not seen yet,
--- so a duty that was put off ahead tells of it by itself.
-update {duties} set next_at = :next_at, cursor = case when :notes and due.next_at > :late then :now else cursor end
-from (select name, next_at from {duties} where name = :name and (next_at <= :now or next_at > :late)
-      for no key update skip locked) as due
-where {duties}.name = due.name
-returning cursor, case when due.next_at > :late then :now
-                       else (select noticed.cursor from {duties} noticed where noticed.name = 'heal') end
+-- differs because who comes second does not wait: the duty is being done, and an upsert would wait for the row. What
+-- another one notices just now is not seen yet, so a duty that was put off ahead tells of it by itself.
+with due as (
+    select name, next_at from {duties} where name = :name and (next_at <= :now or next_at > :late)
+    for no key update skip locked
+), taken as (
+    update {duties} set next_at = :next_at, cursor = case when :notes and due.next_at > :late then :now else cursor end
+    from due where {duties}.name = due.name
+    returning cursor, case when due.next_at > :late then cast(:now as bigint) end as noticed_at
+), added as (
+    insert into {duties} (name, next_at) select :name, cast(:next_at as bigint)
+    where not exists (select from {duties} where name = :name)
+    on conflict (name) do nothing
+    returning cursor, cast(null as bigint) as noticed_at
+)
+select cursor, coalesce(noticed_at, (select noticed.cursor from {duties} noticed where noticed.name = 'heal'))
+from (select * from taken union all select * from added) as ours
 
 -- name: mend_runs
 -- differs because a job that somebody else is about to promote is left to them.

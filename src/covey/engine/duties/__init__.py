@@ -1,0 +1,25 @@
+"""Housekeeping: bounded, inside turns, no process of its own. One pool per period wins a duty's row.
+
+duty             the shape of all of them: a name, a period, what is done
+heal_trees       parents that wait for nobody, and what waits for a clock that was ahead
+prune            history past its time
+forget_requests  old answers
+resume_queues    pauses that are over
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from ...store.store import Store
+from . import forget_requests, heal_trees, prune, resume_queues
+from .duty import PERIOD as PERIOD
+
+# In this order: healing comes first, because the others judge by what it has noticed of clocks that were ahead.
+ALL = (heal_trees.DUTY, prune.DUTY, forget_requests.DUTY, resume_queues.DUTY)
+
+
+def do(store: Store, now: int, rng: Random) -> bool:
+    """What was due and nobody else's is done. Whether more of it waits right behind."""
+    more = [duty.do(store, now, rng) for duty in ALL]
+    return any(more)
