@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .job import Job as Job
     from .task import Task as Task
     from .transaction import Transaction as Transaction
-    from .worker.children import Children as Children
+    from .worker.context import Children as Children
     from .worker.context import Context as Context
     from .worker.spawns import Spawned as Spawned
 
@@ -56,7 +56,7 @@ _ERRORS = (
 _ROOMS = {
     "Call": ".job",
     "Child": ".core.model",
-    "Children": ".worker.children",
+    "Children": ".worker.context",
     "Context": ".worker.context",
     "Covey": ".app",
     "Job": ".job",

@@ -17,8 +17,7 @@ from .errors import InvalidInput
 from .job import Call, Job
 from .options import JobOptions, TaskOptions, job_options, task_options
 from .transaction import Transaction, asubmit, submit
-from .worker.children import Children
-from .worker.context import Context
+from .worker.context import Children, Context
 
 if TYPE_CHECKING:
     from .connection import Connection

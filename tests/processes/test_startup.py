@@ -25,7 +25,7 @@ from covey.pool.workers import Workers
 from covey.system.resources import automatic
 from covey.testing import until
 from covey.worker import messages
-from covey.worker.setting import WorkerConfig
+from covey.worker.messages import WorkerConfig
 from covey.worker.zygote import Zygote
 from tests.kit.running import RunningPool, Watch, Yard, gone
 

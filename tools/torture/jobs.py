@@ -20,8 +20,7 @@ from covey.app import Covey
 from covey.core import codec
 from covey.core.model import SHELL, Spec
 from covey.core.specs import shell_spec, task_spec
-from covey.worker.children import Children
-from covey.worker.context import Context
+from covey.worker.context import Children, Context
 
 from .history import token
 

@@ -10,7 +10,7 @@ from .open_queue import choose_token, database, named, open_queue
 from .printing import note
 
 if TYPE_CHECKING:
-    from ..pool.scout import Scout
+    from ..pool.zygote_process import EarlyZygote
 
 MOST_WORKERS = 1000
 
@@ -57,18 +57,18 @@ def start_pool(
     if app is None:
         return _run(database(db), checked, no_reuse=no_reuse, **options)
     from ..connection import absolute
-    from ..pool.main import signal_pipe
-    from ..pool.scout import Scout
+    from ..pool.zygote_process import EarlyZygote
+    from ..system.process import signal_pipe
     from .apps_queue import queue_of
 
     given = named(db)
-    with signal_pipe() as signals, Scout(app, given and absolute(given), signals) as scout:
-        if not scout.learn():
+    with signal_pipe() as signals, EarlyZygote(app, given and absolute(given), signals) as early:
+        if not early.learn():
             return 0
-        return _run(queue_of(app, scout.told, db), checked, no_reuse=no_reuse, scout=scout, **options)
+        return _run(queue_of(app, early.told, db), checked, no_reuse=no_reuse, early=early, **options)
 
 
-def _run(url: str, checked: Checked, *, no_reuse: bool, scout: Scout | None = None, **options: Any) -> int:
+def _run(url: str, checked: Checked, *, no_reuse: bool, early: EarlyZygote | None = None, **options: Any) -> int:
     source = open_queue(url, create=True)
     from ..pool.main import PoolOptions, run
 
@@ -90,7 +90,7 @@ def _run(url: str, checked: Checked, *, no_reuse: bool, scout: Scout | None = No
         max_memory=checked.max_memory,
         **options,
     )
-    return run(source, asked, scout)
+    return run(source, asked, early)
 
 
 class Checked(NamedTuple):

@@ -24,9 +24,9 @@ from ..core.turn import LostPool, PoolEvent, PoolInfo, Turn
 from ..env import boot, failpoint, hostname, rng, start_ticks
 from ..errors import ContainerError, CoveyError
 from ..log import Log
-from ..pool.care import Parent
-from ..pool.main import log_file, signal_pipe
+from ..pool.main import log_file
 from ..pool.reaper import Reaper
+from ..system.process import Parent, signal_pipe
 from .docker import Container, Docker
 from .launch import DATABASE, OWNER, ContainerOptions, arguments, container_name, is_orphan, orphans, owner, rows_of
 from .worker_container import WorkerContainer, WorkerContainers
@@ -38,7 +38,7 @@ OVER_GRACE_S = 5.0  # a pool's own grace comes first
 NOW_S = 3.0
 OOM_S = 2.0  # from the news of an OOM kill to that of the container's end, if the one has caused the other
 EVENTS_AGAIN_S = 5.0
-PARENT_S = 5.0
+PATIENCE_S = 5.0
 
 
 def run(source: Source, docker: Docker, options: ContainerOptions) -> int:
@@ -105,7 +105,6 @@ class Supervisor:
         self._events: list[PoolEvent] = []
         self._pool = self._number = 0
         self._beat_at = 0.0
-        self._parent_at = time.monotonic() + PARENT_S
         self._signals = 0
         self._stopping = self._had_to_cut = False
         self._cut_at: float | None = None
@@ -162,8 +161,10 @@ class Supervisor:
 
     def work(self, signals: int) -> int:
         self._log.supervises(self._pool, os.getpid(), self._options.image, self._options.server)
-        self._selector.register(signals, selectors.EVENT_READ, self._on_signal)
-        self._selector.register(self._bell, selectors.EVENT_READ, self._on_bell)
+        self.watch(signals, self._on_signal)
+        self.watch(self._bell, self._on_bell)
+        if self._parent:
+            self._parent.listen(self)
         while not self._finished():
             for key, _ in self._selector.select(self._patience()):
                 key.data(key.fileobj)
@@ -171,6 +172,12 @@ class Supervisor:
             self._tick()
             failpoint("containers.ticked")
         return 1 if self._had_to_cut or self._workers.nobody else 0
+
+    def watch(self, file: Any, act: Callable[[Any], None]) -> None:
+        self._selector.register(file, selectors.EVENT_READ, act)
+
+    def unwatch(self, file: Any) -> None:
+        self._selector.unregister(file)
 
     def _finished(self) -> bool:
         if self._workers.nobody:
@@ -180,12 +187,13 @@ class Supervisor:
     def _patience(self) -> float:
         now = time.monotonic()
         times = [self._beat_at] if self._looking else [self._beat_at, self._look_at]
+        times += [self._parent.at] if self._parent else []
         times += [at for at in (self._cut_at, None if self._stopping else self._workers.next_at()) if at is not None]
         if self._lost or self._workers.among("joining"):
             times.append(self._rows_at)
         if self._events:
             times.append(now + ROWS_S)
-        return max(0.0, min(min(times) - now, PARENT_S))
+        return max(0.0, min(min(times) - now, PATIENCE_S))
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -197,12 +205,10 @@ class Supervisor:
             self._look(now)
         if self._cut_at and now >= self._cut_at:
             self._cut()
-        if self._parent and now >= self._parent_at:
-            self._parent_at = now + PARENT_S
-            if self._parent.is_gone() and not self._stopping:
-                self._log.parent_died()
-                self._note("parent_died", None, None)
-                self._stop(self._options.grace_s)
+        if self._parent and self._parent.has_left(now) and not self._stopping:
+            self._log.parent_died()
+            self._note("parent_died", None, None)
+            self._stop(self._options.grace_s)
         try:
             if (self._lost or self._workers.among("joining")) and now >= self._rows_at:
                 self._rows_at = now + ROWS_S
@@ -274,7 +280,7 @@ class Supervisor:
             self._watcher = self._docker.watch(f"{OWNER}={owner()}")
             assert self._watcher.stdout is not None
             os.set_blocking(self._watcher.stdout.fileno(), False)
-            self._selector.register(self._watcher.stdout, selectors.EVENT_READ, self._on_hint)
+            self.watch(self._watcher.stdout, self._on_hint)
 
     def _on_hint(self, _: object) -> None:
         self._look_at = 0.0
@@ -285,7 +291,7 @@ class Supervisor:
     def _end_watch(self) -> None:
         watcher, self._watcher = self._watcher, None
         if watcher and watcher.stdout:
-            self._selector.unregister(watcher.stdout)
+            self.unwatch(watcher.stdout)
             watcher.stdout.close()
             watcher.kill()
             watcher.wait()

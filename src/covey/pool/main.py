@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import sys
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -22,16 +20,14 @@ from ..env import boot, failpoint, hostname, start_ticks
 from ..errors import CoveyError, Refused
 from ..log import Log, LogFile
 from ..system import cgroup, process_tree
-from ..system.resources import automatic, most_workers, within
+from ..system.process import Parent, signal_pipe
+from ..system.resources import automatic, most_workers, raise_file_limit, within
 from ..worker import messages
-from ..worker.setting import WorkerConfig
-from . import live
-from .care import Parent
-from .live_output import OutputSender
+from ..worker.messages import WorkerConfig
+from .live_output import OutputSender, create_directory, remove_directory, sweep_directories
 from .reaper import Reaper
-from .scout import NoZygote, Scout, environment, first, raise_file_limit
 from .worker_types import Type, Types, plain, shrunk, typed
-from .zygote_process import ZygoteProcess
+from .zygote_process import EarlyZygote, NoZygote, ZygoteProcess, first_zygote, zygote_environment
 
 if TYPE_CHECKING:
     from .turn_loop import TurnLoop
@@ -64,20 +60,20 @@ class PoolOptions(Struct, frozen=True, kw_only=True):
         return plain(self.count or automatic(), self.queues, self.tree)
 
 
-def run(source: Source, options: PoolOptions, scout: Scout | None = None) -> int:
+def run(source: Source, options: PoolOptions, early: EarlyZygote | None = None) -> int:
     """Runs a pool until it is told to stop, and leaves nothing behind. Its exit code.
 
-    ``scout``: has imported the app already.
+    ``early``: has imported the app already.
     """
     parent = None if options.parent_pid is None else Parent(options.parent_pid)
     name = options.name or f"pool-{os.getpid()}"
     log = Log(name, quiet=options.quiet, file=log_file(options.logs, name))
-    files = scout.files if scout else raise_file_limit()
+    files = early.files if early else raise_file_limit()
     sys.setswitchinterval(0.001)  # two threads hand work to each other all the time
-    with contextlib.nullcontext(scout.signals) if scout else signal_pipe() as signals:
+    with contextlib.nullcontext(early.signals) if early else signal_pipe() as signals:
         process_tree.become_subreaper()
         failpoint("pool.before_register")
-        starter = Starter(source, options, log, files, parent, scout)
+        starter = Starter(source, options, log, files, parent, early)
         starter.clean_up()
         if _signalled(signals):
             return 0
@@ -104,9 +100,9 @@ class Starter:
         log: Log,
         files: int,
         parent: Parent | None,
-        scout: Scout | None = None,
+        early: EarlyZygote | None = None,
     ) -> None:
-        self._files, self._parent, self._scout = files, parent, scout
+        self._files, self._parent, self._early = files, parent, early
         self._source, self._options, self._log = source, options, log
         self._types = self._fitting(options.types())
         self._registered: Registered | None = None
@@ -120,7 +116,7 @@ class Starter:
         self._ticks = start_ticks(os.getpid()) or 0
         self._cgroup: str | None = None
         # Nobody writes: its end tells every worker that ours has come.
-        self._lifeline = scout.lifeline if scout else os.pipe2(os.O_CLOEXEC)
+        self._lifeline = early.lifeline if early else os.pipe2(os.O_CLOEXEC)
 
     @property
     def pool(self) -> int:
@@ -129,7 +125,7 @@ class Starter:
 
     def clean_up(self) -> None:
         """What dead pools of this host left behind is gone before we claim anything."""
-        live.sweep()
+        sweep_directories()
         Reaper(self._source, self._source.database_id, self._log).look(me=None, force=True)
 
     def register(self) -> None:
@@ -155,7 +151,7 @@ class Starter:
         self._registered = self._source.register(info)
         given = self._registered.live
         if not (given and os.access(given, os.W_OK)):
-            self._own_live = self._own_live or live.create(self._ticks)
+            self._own_live = self._own_live or create_directory(self._ticks)
         self._live = self._own_live or given
         failpoint("pool.after_register")
 
@@ -216,13 +212,13 @@ class Starter:
 
     def _first_zygote(self, signals: int) -> tuple[ZygoteProcess, WorkerCounts] | None:
         """A zygote with the app in it, and the workers that this takes; None if we were told to stop meanwhile."""
-        zygote = self._scout.take() if self._scout else None
-        if self._scout and zygote:
-            told = self._scout.told
+        zygote = self._early.take() if self._early else None
+        if self._early and zygote:
+            told = self._early.told
             zygote.adopt(self._worker_config(), self._options.url, self._says())
-            os.write(2 if (says := self._says()) is None else says, os.pread(self._scout.said, 1 << 20, 0))
+            os.write(2 if (says := self._says()) is None else says, os.pread(self._early.said, 1 << 20, 0))
         else:
-            found = first(self._start_zygote, signals, self._options.app)
+            found = first_zygote(self._start_zygote, signals, self._options.app)
             if found is None:
                 return None
             zygote, told = found
@@ -245,7 +241,7 @@ class Starter:
 
     def _fitting(self, types: Types) -> Types:
         """The types, with fewer workers where the system would not give us descriptors for all; Refused for not one."""
-        told = self._scout.told if self._scout else messages.Preloaded({"": "sync", " ": "async"})
+        told = self._early.told if self._early else messages.Preloaded({"": "sync", " ": "async"})
 
         def workers(counts: dict[str, int]) -> int:
             return sum(sum(self._kinds(count, told).values()) for count in counts.values())
@@ -272,7 +268,10 @@ class Starter:
 
     def _start_zygote(self) -> ZygoteProcess:
         return ZygoteProcess(
-            self._worker_config(), preload=self._preload, environ=environment(self._options.url), says=self._says()
+            self._worker_config(),
+            preload=self._preload,
+            environ=zygote_environment(self._options.url),
+            says=self._says(),
         )
 
     def _worker_config(self) -> WorkerConfig:
@@ -321,7 +320,7 @@ class Starter:
     def close(self) -> None:
         if self._output_sender:
             self._output_sender.close()
-        live.remove(self._own_live)
+        remove_directory(self._own_live)
         for end in self._lifeline:
             os.close(end)
         if self._log.file:
@@ -346,24 +345,6 @@ def log_file(directory: str | None, name: str) -> LogFile | None:
         return LogFile(os.path.join(directory, f"{name.replace('/', '-')}.log"))
     except OSError:
         return None  # a read-only place: standard error is enough to work
-
-
-@contextlib.contextmanager
-def signal_pipe() -> Iterator[int]:
-    """INT and TERM arrive as bytes on a descriptor; no Python runs in a handler."""
-    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    before = {
-        number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
-    previous = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-    try:
-        yield read
-    finally:
-        signal.set_wakeup_fd(previous)
-        for number, action in before.items():
-            signal.signal(number, action)
-        os.close(read)
-        os.close(write)
 
 
 def _signalled(signals: int) -> bool:

@@ -27,20 +27,17 @@ from ..core.turn import Reply
 from ..env import failpoint
 from ..errors import CoveyError
 from ..log import Log
-from ..system.cgroup import memory_events
+from ..system.cgroup import MemoryKills, memory_events
+from ..system.process import Parent
 from ..worker import messages, output
 from .capacity import Prefetch
-from .care import Care, Parent
-from .dispatcher import Dispatcher
-from .landing import COLLECT_S, Landing
-from .memory_kills import MemoryKills
-from .roster import Roster
+from .dispatcher import COLLECT_S, Dispatcher, Landing
 from .turn_loop import TurnLoop
-from .verdict import explain_stop, lost_report
-from .watchdog import LOOK_S, Lookout
+from .verdict import explain_kill, explain_killed_command, explain_stop, lost_report
+from .watchdog import LOOK_S, Watchdog
 from .worker_process import WorkerProcess, small_jobs
 from .worker_types import Type, Types
-from .workers import Workers
+from .workers import Roster, Workers
 from .zygote_client import ZygoteClient
 from .zygote_process import ZygoteProcess
 
@@ -75,9 +72,9 @@ class Pool:
         self._prefetch = Prefetch(small_jobs())
         self._dispatchers = {type.name: Dispatcher(workers, self._prefetch, type, log) for type in types}
         self._roster = Roster(workers, turn_loop.show)
-        self._care = Care(workers, parent, max_memory=max_memory)
+        self._parent = parent
         self._memory_kills = MemoryKills(memory_events())
-        self._lock = turn_loop.asking.lock = threading.Lock()
+        self._lock = turn_loop.questions.lock = threading.Lock()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._news: list[Reply] = []  # answers that the main thread must act on
         self._selector = selectors.DefaultSelector()
@@ -88,7 +85,9 @@ class Pool:
         self._kill_at: float | None = None
         self._killed_at: float | None = None
         self._rejoin_at: float | None = None  # when to try again to register
-        self._lookout = Lookout(workers, self._prefetch, log, live=live, place=self.place, offer=self._offer)
+        self._watchdog = Watchdog(
+            workers, self._prefetch, log, live=live, place=self.place, offer=self._offer, max_memory=max_memory
+        )
         self._streaming = self._had_to_kill = False
         self.done = self.failed = 0
 
@@ -102,7 +101,8 @@ class Pool:
             self._zygote.adopt(zygote)
             self._workers.begin(counts)
             self._zygote.start()
-            self._care.listen(self)
+            if self._parent:
+                self._parent.listen(self)
             patience_s = self._patience()
         self._turn_loop.on_reply = self._on_reply
         self._turn_loop.on_rest = self._on_rest
@@ -134,13 +134,21 @@ class Pool:
     def _patience(self) -> float | None:
         now = time.monotonic()
         coming_at = now + 0.5 if self._workers.coming() else None
-        times = (self._lookout.at, self._zygote.at, self._kill_at, self._rejoin_at, self._care.at, coming_at)
-        return max(0.0, min([self._roster.wake_at(now), *(at for at in times if at)]) - now)
+        times = (
+            self._watchdog.at,
+            self._zygote.at,
+            self._kill_at,
+            self._rejoin_at,
+            self._watchdog.memory_at,
+            coming_at,
+        )
+        parent_at = self._parent.at if self._parent else None
+        return max(0.0, min([self._roster.wake_at(now), *(at for at in (*times, parent_at) if at)]) - now)
 
     def _tick(self) -> None:
         now = time.monotonic()
-        if self._lookout.at and now >= self._lookout.at:
-            self._lookout.look(now)
+        if self._watchdog.at and now >= self._watchdog.at:
+            self._watchdog.look(now)
         self._zygote.look(now)
         self._memory_kills.look(now)
         if self._rejoin_at and now >= self._rejoin_at:
@@ -148,8 +156,9 @@ class Pool:
         for worker in self._workers.overdue():
             worker.error = worker.error or "did not report in"
             worker.signal(signal.SIGKILL)
-        if self._care.at and now >= self._care.at:
-            self._take_care(now)
+        self._watchdog.retire_large(now)
+        if self._parent and self._parent.has_left(now):
+            self._on_parent_left(now)
         if self._kill_at and now >= self._kill_at:
             self._kill_running()
         self._roster.tell(now)
@@ -192,15 +201,15 @@ class Pool:
     def _on_reply(self, reply: Reply) -> None:
         """In the store thread: what was claimed is with the workers."""
         with self._lock:
-            watched = self._lookout.at
+            watched = self._watchdog.at
             self._landing.put(reply.claims, at_once=not (self._streaming and self._turn_loop.overlaps))
             if len(reply.claims) >= STREAM_CLAIMS and self._prefetch.ahead("sync") >= STREAM_CLAIMS:
                 self._begin_stream()
             if self._streaming:
                 self._collect()
-            unwatched = watched != self._lookout.at
+            unwatched = watched != self._watchdog.at
             self._send_reports()
-            if reply.cancels or self._lookout.cancels or reply.lost or reply.stop or reply.drained:
+            if reply.cancels or self._watchdog.cancels or reply.lost or reply.stop or reply.drained:
                 self._news.append(reply)
                 unwatched = True
         if unwatched:
@@ -295,7 +304,7 @@ class Pool:
             else:
                 self._unsent.append(Report(claim.id, claim.fence, "taken_back"))
         if busy:
-            self._lookout.look_by(now + LOOK_S)  # a new time-out may be the shortest
+            self._watchdog.look_by(now + LOOK_S)  # a new time-out may be the shortest
 
     def _offer(self) -> None:
         """The store thread knows how much we can hold. Nothing while stopping."""
@@ -317,7 +326,7 @@ class Pool:
             elif isinstance(message, messages.Ready):
                 self._on_ready(worker)
             elif isinstance(message, messages.Ask):
-                self._turn_loop.asking.put(worker, message)
+                self._turn_loop.questions.put(worker, message)
             elif isinstance(message, messages.Broken):
                 worker.breaks(message)
         if self._waiting:
@@ -333,7 +342,7 @@ class Pool:
         if assignment.stop:
             explain_stop(assignment, report)
         else:
-            self._memory_kills.of_command(report)
+            explain_killed_command(report, self._memory_kills)
         worker.done += 1
         if report.outcome in ("failure", "abort"):
             worker.failed += 1
@@ -359,7 +368,7 @@ class Pool:
         ids = {held.id for held in reply.cancels}
         self._unsent += [Report(c.id, c.fence, "gone") for _, c in self._waiting if c.id in ids]
         self._waiting = [(since, claim) for since, claim in self._waiting if claim.id not in ids]
-        self._lookout.cancels = {pair for pair in self._lookout.cancels if pair[0] in ids}
+        self._watchdog.cancels = {pair for pair in self._watchdog.cancels if pair[0] in ids}
         if not ids:
             return
         for worker in self._workers.by_name.values():
@@ -375,12 +384,12 @@ class Pool:
                 if claim.id in ids:
                     self._unsent.append(Report(claim.id, claim.fence, "gone"))
             self.place(claim for claim in back if claim.id not in ids)
-            self._lookout.cancels |= {
+            self._watchdog.cancels |= {
                 (assignment.claim.id, assignment.claim.fence)
                 for assignment in worker.assignments.values()
                 if assignment.serial in wanted
             }
-            self._lookout.at = time.monotonic()
+            self._watchdog.at = time.monotonic()
 
     def _on_signal(self, fd: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -426,7 +435,7 @@ class Pool:
                 elif assignment.stop is None and not worker.doomed:  # received and never begun: it is frozen
                     worker.doomed = True
                     worker.signal(signal.SIGKILL)
-        self._lookout.at = time.monotonic() + LOOK_S
+        self._watchdog.at = time.monotonic() + LOOK_S
 
     def _begin_anew(self) -> None:
         """We were given up, and what we run may run elsewhere: all of it is killed before a new name is taken."""
@@ -458,12 +467,9 @@ class Pool:
 
     # ── workers come and go ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def _take_care(self, now: float) -> None:
-        """Who has grown too large ends after its job; without its parent the pool ends."""
-        for worker in self._care.outgrown(now):
-            self.place(worker.take_back())
-            self._offer()
-        if self._care.is_orphan() and self._kill_at is None and self._killed_at is None:
+    def _on_parent_left(self, now: float) -> None:
+        """Without its parent the pool ends."""
+        if self._kill_at is None and self._killed_at is None:
             self._log.parent_died()
             self._note("parent_died", None, None)
             self._turn_loop.look_now()  # a job of its own is not handed back: it ends with it
@@ -488,7 +494,7 @@ class Pool:
         if worker.handle is not None:
             self.unwatch(worker.handle)
         if not worker.doomed:
-            how = self._memory_kills.of_worker(how)
+            how = explain_kill(how, self._memory_kills)
         with contextlib.suppress(EOFError):
             while heard := worker.read():
                 for message in heard:

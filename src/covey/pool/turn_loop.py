@@ -6,12 +6,14 @@ the next number, the same reports and the list of everything that we know we hol
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Container
 from itertools import groupby
 from operator import attrgetter
 
+import msgspec
 from msgspec import Struct
 
 from ..core.model import KINDS, Claim, Kind, Report
@@ -19,8 +21,9 @@ from ..core.ports import Source
 from ..core.turn import Capacity, Held, PoolEvent, Reply, Turn, WorkerState
 from ..errors import CoveyError, Gone, SchemaError, TooLarge
 from ..log import Log
-from .asking import Asking
+from ..worker import messages
 from .reaper import Reaper
+from .worker_process import WorkerProcess
 from .worker_types import Types
 
 RETRY_S = (0.05, 5.0)  # after a failed turn: first and longest pause
@@ -79,7 +82,7 @@ class TurnLoop:
         self.overlaps = False  # whether that ever happens
         self.on_crash: Callable[[], None] = lambda: None  # likewise; `crashed` says why
         self.crashed: BaseException | None = None
-        self.asking = Asking(source)
+        self.questions = Questions(source)
         self._source, self._reaper, self._log = source, reaper, log
         self._pool, self._database_id, self._types, self._beat_s = pool, database_id, types, beat_s
         self._lease_s = lease_s
@@ -212,8 +215,8 @@ class TurnLoop:
             if self._urgent:
                 self._look_around()
             if not (timed or unknown or (events and self._closing) or self._worth_a_turn()):
-                if self.asking:
-                    self.asking.answer(self._pool)
+                if self.questions:
+                    self.questions.answer(self._pool)
                 elif not self.on_rest():
                     beat_at = self._rest(beat_at)
                 continue
@@ -253,8 +256,8 @@ class TurnLoop:
             if not reply.lost and (turn.held is not None or turn.reports or reply.claims):  # an idle turn only reads
                 self._confirmed_at = began
             self._settle(turn, reply)
-            if self.asking:  # only now: what was just reported may be what somebody asks about
-                self.asking.answer(self._pool)
+            if self.questions:  # only now: what was just reported may be what somebody asks about
+                self.questions.answer(self._pool)
             if reply.lost:
                 self._back.wait()
                 self._back.clear()
@@ -379,6 +382,37 @@ class TurnLoop:
             self._empty.clear()
         # A server has heard us wait. With nothing in our hands there is nothing else that a beat would say.
         return time.monotonic() + self._beat_s if idle and not changed else beat_at
+
+
+class Questions:
+    """What running tasks ask of the queue: the store thread answers it between two turns."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.lock = threading.Lock()  # the pool's: nobody may close a worker's socket while an answer goes into it
+        self._open: list[tuple[WorkerProcess, messages.Ask]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def put(self, worker: WorkerProcess, asked: messages.Ask) -> None:
+        """It is answered soon. Under the lock."""
+        self._open.append((worker, asked))
+        self._source.wake()
+
+    def answer(self, pool: int) -> None:
+        """Everybody has an answer: JSON, or None if there is none to be had. Takes the lock, but not while it asks."""
+        with self.lock:
+            asked, self._open = self._open, []
+            runs = [worker.assignments.get(ask.serial) for worker, ask in asked]
+        for (worker, ask), run in zip(asked, runs, strict=True):
+            text = None
+            if run is not None:
+                with contextlib.suppress(CoveyError, OSError):
+                    found = self._source.failed_siblings(pool, run.claim.id, run.claim.fence)
+                    text = msgspec.json.encode(found)
+            with self.lock, contextlib.suppress(OSError):  # it is gone, or does not listen: it has a clock of its own
+                messages.send_answer(worker.reports, ask.number, text)
 
 
 def _lanes_of(claims: list[Claim]) -> list[tuple[tuple[str, Kind], list[Claim]]]:

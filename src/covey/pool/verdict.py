@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+
 from ..core.model import Report
+from ..system.cgroup import MemoryKills
 from ..worker import output
 from .worker_process import Assignment, WorkerProcess
+
+NO_MEMORY = "out of memory"
+KILLED = 128 + signal.SIGKILL  # the exit code of a command whose process was killed, its shell included
 
 
 def explain_stop(assignment: Assignment, report: Report) -> None:
@@ -35,3 +41,14 @@ def lost_report(worker: WorkerProcess, assignment: Assignment, how: str, live: s
     if assignment.live:
         output.drop_live(live, claim.id, claim.fence)
     return report
+
+
+def explain_kill(how: str, kills: MemoryKills) -> str:
+    """How a worker was lost, with the reason if it was killed for lack of memory."""
+    return f"{how}: {NO_MEMORY}" if how.endswith("SIGKILL") and kills.explains() else how
+
+
+def explain_killed_command(report: Report, kills: MemoryKills) -> None:
+    """The report of a command that was killed for lack of memory says so."""
+    if report.outcome == "failure" and report.exit_code == KILLED and kills.explains():
+        report.error = f"{report.error}: {NO_MEMORY}"

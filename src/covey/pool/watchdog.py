@@ -1,4 +1,4 @@
-"""Looks after running jobs: time-outs, cancels, workers that stall or do not stop. And knows when to look again."""
+"""Looks after running jobs and their workers: time-outs, cancels, workers that stall, do not stop or grow too large."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from .workers import Workers
 LOOK_S = 0.010  # how soon a job that has not been seen running is looked for
 STALLED_S = 1.0  # a worker that has not begun what it was given for so long is passed over
 PASSED_OVER_S = 1.0
+MEMORY_S = 1.0  # between two looks at how large the workers are
 STOP_GRACE_S = 5.0  # TERM to KILL, for time-outs and cancels
 
 
-class Lookout:
+class Watchdog:
     def __init__(
         self,
         workers: Workers,
@@ -29,9 +30,11 @@ class Lookout:
         live: str,
         place: Callable[[Iterable[Claim]], None],
         offer: Callable[[], None],
+        max_memory: int | None = None,
     ) -> None:
         self._workers, self._prefetch, self._log, self._live = workers, prefetch, log, live
         self._place, self._offer = place, offer
+        self._max_memory, self.memory_at = max_memory, time.monotonic() + MEMORY_S if max_memory else None
         self.at = 0.0  # when to look again; 0: there is nothing to see
         self.cancels: set[tuple[int, int]] = set()  # (job, fence) that shall end as soon as they are seen
 
@@ -109,3 +112,13 @@ class Lookout:
         self._place(worker.take_back())
         self._offer()
         return PASSED_OVER_S
+
+    def retire_large(self, now: float) -> None:
+        """Workers above the limit of memory get nothing more, and end after what they run."""
+        if self._max_memory is None or self.memory_at is None or now < self.memory_at:
+            return
+        self.memory_at = now + MEMORY_S
+        for worker in [w for w in self._workers.by_name.values() if w.ready and (w.memory() or 0) > self._max_memory]:
+            worker.retire(f"its memory was above {self._max_memory >> 20} MiB")
+            self._place(worker.take_back())
+            self._offer()

@@ -1,7 +1,7 @@
 """What only the operating system can tell or do.
 
-cgroup        control groups (version 2), where we may make our own
-mark          the mark of everything that a pool starts: COVEY_RUN in its environment, as others
-process_tree  processes and their descendants
-resources     how many workers suit this machine
+process       one process: the parent without which a pool ends, the signals that come in
+process_tree  a process and its descendants: found, ended for certain; the mark of what pools start
+cgroup        control groups (version 2): groups killed at a stroke, kills for lack of memory
+resources     how many workers suit this machine; how many files they may open
 """

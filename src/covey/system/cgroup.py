@@ -15,6 +15,7 @@ import time
 from ..env import alive
 
 PREFIX = "covey-"
+PERIOD_S = 1.0  # between two looks at who was killed for lack of memory
 DELEGATED = ("user.delegate", "trusted.delegate")  # how systemd marks a group that is its service's own
 
 
@@ -175,3 +176,32 @@ def killed_for_memory(path: str) -> int:
             return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
     except (OSError, ValueError):
         return 0
+
+
+class MemoryKills:
+    """Whether a process that was killed was killed for lack of memory: the kernel counts such kills per control group.
+
+    The count does not say who it was. So a kill is put down to a lack of memory only if the count has risen within the
+    last seconds, and each rise explains one kill.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._before = self._latest = self._count()
+        self._looked_at = time.monotonic()
+
+    def look(self, now: float) -> None:
+        """Kills of long ago explain nothing any more. Two looks are kept: a kill may be counted before it is told."""
+        if self._path and now - self._looked_at >= PERIOD_S:
+            self._before, self._latest, self._looked_at = self._latest, self._count(), now
+
+    def explains(self) -> bool:
+        """Somebody was killed for lack of memory just now, and nothing else has been put down to it yet."""
+        if self._path is None or self._count() <= self._before:
+            return False
+        self._before += 1
+        self._latest = max(self._latest, self._before)
+        return True
+
+    def _count(self) -> int:
+        return killed_for_memory(self._path) if self._path else 0

@@ -28,6 +28,13 @@ def most_workers() -> tuple[int, int]:
     return (limit - len(os.listdir("/proc/self/fd")) - OWN_FILES) // WORKER_FILES, limit
 
 
+def raise_file_limit() -> int:
+    """A pool has five descriptors per worker: the soft limit is as high as allowed. What it was, for the jobs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return soft
+
+
 def within(counts: dict[str, int], most: int, workers: Callable[[dict[str, int]], int]) -> dict[str, int]:
     """The counts, the largest made smaller until there are no more than so many workers; each keeps one."""
     counts = dict(counts)

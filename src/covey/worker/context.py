@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ParamSpec, overload
 
+import msgspec
 from msgspec.structs import replace
 
 from .. import settings as config
 from ..core import codec
-from ..core.model import Claim, Mode, Phase, Relation, Spawn, When
+from ..core.model import Child, Claim, Mode, Phase, Relation, Spawn, When
 from ..core.specs import shell_spec
-from ..errors import InvalidInput
-from .children import Children
+from ..errors import InvalidInput, NotFound, Refused
 from .output import show_info
 from .spawns import Called, Family, Spawnable, Spawned, Spawns
 
@@ -25,6 +25,36 @@ MAX_INFO = 64 << 10
 CHILD_WORDS = ("key", "queue", "priority", "mode")
 SIBLING_WORDS = ("key", "queue", "priority")
 AFTER_WORDS = ("unique_key", "when", "key", "queue", "priority")
+
+_decode_children = msgspec.json.Decoder(list[Child]).decode
+
+
+class Children(list[Child]):
+    """The children of a job as its join sees them: how each ended, in the order of spawning."""
+
+    @classmethod
+    def from_json(cls, text: str | bytes | None) -> Children:
+        return cls(_decode_children(text)) if text else cls()
+
+    def by_key(self, key: str) -> Child:
+        """The child that was spawned with this key; NotFound if there is none."""
+        for child in self:
+            if child.key == key:
+                return child
+        raise NotFound(f"no child has the key {key!r}")
+
+    def results(self) -> list[Any]:
+        """What the completed ones returned, in order; Refused if a result was too large to be handed over."""
+        for child in self:
+            if child.left_out:
+                raise Refused(
+                    f"the results are too large together, from job {child.id} on; read them one by one with app.job(id)"
+                )
+        return [child.result for child in self if child.state == "completed"]
+
+    def failed(self) -> Children:
+        """Those that did not complete."""
+        return Children(child for child in self if child.state != "completed")
 
 
 def never() -> bool:

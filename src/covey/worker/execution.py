@@ -8,8 +8,7 @@ from typing import Any, Protocol
 from ..core.codec import decode
 from ..core.model import Claim, Report
 from ..errors import Abort
-from .children import Children
-from .context import Context
+from .context import Children, Context
 
 
 class RunnableJoin(Protocol):

@@ -14,8 +14,8 @@ from typing import Any
 from ..core.codec import clean
 from ..env import failpoint
 from ..system import cgroup, process_tree
+from .messages import WorkerConfig
 from .pool_link import PoolLink
-from .setting import WorkerConfig
 from .slot import Slot
 
 

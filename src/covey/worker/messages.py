@@ -12,12 +12,12 @@ import os
 import socket
 import struct
 from array import array
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from ..core.model import Claim, Report
-from .setting import WorkerConfig
 
 BIG = 32 * 1024
 GARBLED = ""  # instead of a worker's name, in what it did not say
@@ -28,6 +28,23 @@ _FD_SPACE = socket.CMSG_SPACE(4)
 WAIT = int(socket.MSG_CMSG_CLOEXEC)
 DONT_WAIT = int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
 _TRUNCATED = int(socket.MSG_TRUNC)
+
+
+class WorkerConfig(Struct, frozen=True):
+    """What is the same for every worker of a pool."""
+
+    app: str | None
+    live: str
+    mark: str  # "": the pool has no number yet
+    lifeline: int  # the pool's end of this pipe is closed when it dies
+    files: int  # the limit on open files that the pool was started with
+    cgroup: str | None = None  # holds the zygote and everything below it
+    settings: dict[str, Any] = {}  # what the queue was configured with when the pool registered
+    label: str = ""  # what follows a worker's name in what it reports: its pool and host
+
+    def group_of(self, pid: int) -> str:
+        """The control group of one worker."""
+        return f"{self.cgroup}/worker-{pid}"
 
 
 class RunJob(Struct, array_like=True):

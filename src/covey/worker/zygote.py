@@ -30,10 +30,10 @@ from msgspec import structs
 
 from ..core.codec import clean
 from ..env import start_ticks
-from ..system import cgroup, mark, process_tree
+from ..system import cgroup, process_tree
 from . import messages, zygote_guard
 from .main import NoApp, load_app, other_threads, work
-from .setting import WorkerConfig
+from .messages import WorkerConfig
 
 MOST = 1 << 16  # bytes of a message
 
@@ -118,7 +118,7 @@ class Zygote:
         """From now on this is the zygote of that pool, as if it had been started as such."""
         self._config = told.config
         text = f"{told.config.mark}:0:0"
-        if not mark.write(text):
+        if not process_tree.write_mark(text):
             sys.exit(f"{text} cannot be put where others see it")  # the pool starts another one, with it
         with contextlib.suppress(OSError):  # nobody stands above us, or not any more
             os.write(self._marks, f"{text}\n{told.config.cgroup or ''}".encode())
@@ -210,7 +210,7 @@ def main(given: str) -> None:
     if config.cgroup:
         cgroup.enter(config.cgroup)  # before anybody else's code runs
     process_tree.become_subreaper()
-    mark.reserve()
+    process_tree.reserve_mark()
     heard, marks = os.pipe2(os.O_CLOEXEC)
     try:
         zygote = os.fork()

@@ -15,7 +15,7 @@ import signal
 import socket
 from typing import NoReturn
 
-from ..system import cgroup, mark, process_tree
+from ..system import cgroup, process_tree
 
 NAME = "covey-guard"  # what `ps` and `top` show
 PR_SET_NAME = 15
@@ -40,7 +40,7 @@ def stand(zygote: int, control: socket.socket, lifeline: int, marks: int, fate: 
             poll.unregister(fd)
         if marks in ready and (told := os.read(marks, 4096)):
             text, _, group = told.decode().partition("\n")
-            mark.write(text)
+            process_tree.write_mark(text)
             if group:
                 cgroup.enter(group)
         if handle in ready:

@@ -52,13 +52,13 @@ def marked(database_id: str) -> Iterator[tuple[int, int]]:
 
 def _files(engine: Engine) -> Iterator[Finding]:
     from ...engine import leftovers
-    from ...pool import live
+    from ...pool.live_output import stale_directories
 
     side = engine.place.side
     stale = leftovers.stale(engine.store, os.path.join(side, "live") if side else "")
     if names := [name for names in stale.values() for name in names]:
         yield warn("leftovers", f"live output of runs that are over: {some(sorted(names))}", SWEPT)
-    if directories := live.stale():
+    if directories := stale_directories():
         yield warn("leftovers", f"directories of lost pools: {some(directories)}", SWEPT)
 
 
