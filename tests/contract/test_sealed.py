@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from covey.core.turn import PoolEvent
+from covey.core.turn import Loan, PoolEvent
 from covey.core.view import Edit, Filter
 from covey.engine import sealing
 from covey.engine.engine import Engine
-from covey.engine.loans import Loan
 from covey.errors import CoveyError, Refused
 from tests.kit import HandPool, command
 from tests.kit.factories import child, pool_info
@@ -80,7 +79,7 @@ READING |= {
 READING |= {"callers", "listen"}
 READING |= {"disk", "output", "show_output", "shown_output", "hide_output"}  # files, not the database
 READING |= {"check_lendable", "ended", "queues_of", "token_rows", "tokens", "while_waiting", "why", "overdue_loans"}
-READING |= {"failed_siblings", "counts", "counted_queues", "jobs_of", "moment"}
+READING |= {"failed_siblings", "counts", "counted_queues", "jobs_of", "moment", "outcomes", "within"}
 ELSEWHERE = {"enqueue_in"}  # needs a caller's connection: tests/app/callers
 
 

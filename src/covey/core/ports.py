@@ -1,24 +1,30 @@
-"""The second seam: what a pool needs (Source) and what a producer or a person needs (Client).
+"""The second seam: what a pool needs (Source), a producer or a person (Client), a server (Backend).
 
-The local Engine implements both. A pool, the command line and the Python API know these two and nothing behind them.
+The local Engine implements all three. A pool, the command line, the Python API and the server know these and nothing
+behind them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Literal, NamedTuple, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from .model import Child, Enqueued, Kind, Spec
-from .turn import Caller, LostPool, PoolInfo, Registered, Reply, Tie, Turn
+from ..errors import CoveyError
+from .model import Child, Claim, Enqueued, Kind, Output, RunOutcome, Spawn, Spec
+from .tokens import TokenRow
+from .turn import Caller, Loan, LostPool, PendingWork, PoolInfo, Registered, Reply, Tie, Turn
 from .view import (
     Attempt,
     Branch,
     Change,
+    Counts,
     Edit,
     Event,
     Filter,
+    Finding,
     JobView,
     LiveOutput,
     Page,
@@ -27,6 +33,8 @@ from .view import (
     Status,
     Why,
 )
+
+Bell = Literal["end", "pool"]  # what can be heard: jobs that end, something for pools to do
 
 
 class Listener(Protocol):
@@ -214,3 +222,113 @@ class Client(Protocol):
     def unset_setting(self, name: str) -> str: ...
 
     def close(self) -> None: ...
+
+
+class Backend(Client, Source, Protocol):
+    """What a server needs of the queue that it serves, beyond what it passes on: for many who ask at once."""
+
+    clock: Callable[[], int]  # the queue's time
+
+    def within(self, limit_s: float) -> AbstractContextManager[None]:
+        """What is asked in the block only reads, and raises TooLong when it has taken so many seconds in all."""
+        ...
+
+    def enqueue(
+        self,
+        specs: Sequence[Spec],
+        *,
+        request: str | None = None,
+        caller: Caller | None = None,
+        token: int = 0,
+        within: tuple[str, ...] | None = None,
+    ) -> list[Enqueued]:
+        """``token`` and ``within``: who asks, and the only queues that he may see."""
+        ...
+
+    def token_rows(self) -> list[TokenRow]:
+        """Who may come in, with digests."""
+        ...
+
+    # Pools elsewhere.
+
+    def turns(self, turns: Sequence[Turn]) -> list[Reply | CoveyError]:
+        """The turns of several pools, in this order, in one transaction; who is refused or fails hinders nobody."""
+        ...
+
+    def beat(self, pools: Sequence[int]) -> set[int]:
+        """These pools are alive as of now, whatever their turns. Those among them that were given up meanwhile."""
+        ...
+
+    def pending_work(self) -> PendingWork:
+        """What there is to do for pools, and for whom."""
+        ...
+
+    def listen(self, bell: Bell = "end") -> Listener | None: ...
+
+    # Jobs that are lent one by one.
+
+    def lend(self, info: PoolInfo) -> tuple[int, Claim] | None:
+        """(pool, claim) of a new loan; None if there is nothing to be had."""
+        ...
+
+    def renew(self, job: int, pool: int, fence: int) -> str | None:
+        """The lease begins anew; why the run must be stopped, if it must. LeaseLost if it is somebody else's by now."""
+        ...
+
+    def release(self, job: int, pool: int, fence: int) -> None:
+        """The job is handed back at no cost."""
+        ...
+
+    def stage(self, job: int, pool: int, fence: int, spawned: Sequence[Spawn], after: int | None = None) -> int:
+        """These jobs come into being with the run's success. How many there are of that run by now."""
+        ...
+
+    def settle(self, job: int, pool: int, fence: int, outcome: RunOutcome, **fields: object) -> None:
+        """The run is reported and the loan is over."""
+        ...
+
+    def overdue_loans(self) -> list[Loan]: ...
+
+    def time_out(self, loan: Loan, output: Output | None = None) -> None:
+        """The run has failed for its time-out, unless its borrower was faster."""
+        ...
+
+    def outcomes(self, parent: int) -> str:
+        """How the children of a join have ended, as JSON."""
+        ...
+
+    def shown_output(self, job: int, fence: int) -> tuple[bytes, bytes]:
+        """All that was shown of a run."""
+        ...
+
+    def hide_output(self, job: int, fence: int) -> None:
+        """The run has ended: what it wrote is in its history."""
+        ...
+
+    # What many look at.
+
+    def ended(self, ids: Sequence[int]) -> set[int]:
+        """Those of them that have ended, or are no longer there."""
+        ...
+
+    def jobs_of(self, refs: Sequence[str]) -> dict[str, JobView]:
+        """Those of these jobs that are there, by the id or key as it was given."""
+        ...
+
+    def queues_of(self, refs: Sequence[str]) -> dict[str, str]: ...
+
+    def counts(self) -> Counts:
+        """How many jobs of each queue are in each state. Every row is looked at."""
+        ...
+
+    def counted_queues(self, counts: Counts) -> list[QueueView]:
+        """The queues as they are now, with what was counted before."""
+        ...
+
+    def moment(self) -> Any:
+        """As long as it is the same, nobody else has written anything."""
+        ...
+
+    def disk(self) -> list[Finding]:
+        """What is wrong with the room on the disks of this host."""
+        ...

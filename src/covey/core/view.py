@@ -20,6 +20,9 @@ def rfc3339(at: int | None) -> str | None:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+Counts = dict[str, dict[str, int]]  # queue, state
+
+
 class ChildCounts(Struct, frozen=True):
     """A job's children, counted. `progress`: the share that has ended, null without children."""
 

@@ -6,13 +6,12 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 import msgspec
-from msgspec import Struct
 
 from ..core.label import suffix
 from ..core.machine import SECOND
 from ..core.model import Claim, JobRow, Kind, Output, Report, RunOutcome, Spawn
 from ..core.tree import time_left_s
-from ..core.turn import Capacity, Held, PoolInfo, Turn, WorkerState
+from ..core.turn import Capacity, Held, Loan, PoolInfo, Turn, WorkerState
 from ..env import failpoint
 from ..errors import LeaseLost, Refused
 from ..store.store import Store
@@ -23,29 +22,8 @@ from .turn import Turns
 LOAN = "http"  # the host of every loan
 TRIES = 10  # of a turn whose number another request about the same loan took
 LATE_S = 1.0  # a success counts although it arrives so long after the time-out: it was under way
-GRACE_S = 5.0  # after the time-out, for a borrower to end the run and say so; then the loan is ended for him
 
 _spawn = msgspec.json.Decoder(Spawn)
-
-
-class Loan(Struct, frozen=True):
-    """A job that somebody has borrowed, as it stands."""
-
-    job: int
-    pool: int
-    fence: int  # of the claim: what its borrower knows it by
-    is_cancelled: bool
-    timeout_s: float | None
-    over_s: float  # since its time was over; below 0: there is time left
-
-    @property
-    def is_overdue(self) -> bool:
-        return self.over_s > GRACE_S and not self.is_cancelled
-
-    @property
-    def timed_out(self) -> str | None:
-        """What is said of a run that took too long, in the words of a pool; None while it may run."""
-        return f"timed out after {self.timeout_s:g} s" if self.over_s > 0 and not self.is_cancelled else None
 
 
 class Loans(Turns):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from .. import __version__
@@ -13,7 +14,7 @@ from ..core.clocks import SLACK, age_s
 from ..core.codec import decode, printable
 from ..core.label import parts
 from ..core.model import ENDED, KINDS, SHELL, STATES
-from ..core.ports import Listener
+from ..core.ports import Bell, Listener
 from ..core.specs import command_line
 from ..core.tree import with_children
 from ..core.turn import WorkerState
@@ -21,6 +22,7 @@ from ..core.view import (
     Attempt,
     Branch,
     ChildCounts,
+    Counts,
     Event,
     Filter,
     Finding,
@@ -41,7 +43,6 @@ from .health import is_alive as is_alive
 from .why import NAMED, Kin, explain
 
 Ref = str | int
-Counts = dict[str, dict[str, int]]  # queue, state
 
 
 class Views:
@@ -117,10 +118,10 @@ class Views:
             if ear:
                 ear.close()
 
-    def listen(self) -> Listener | None:
-        """Hears when jobs end; None where no bell can be hung."""
+    def listen(self, bell: Bell = "end") -> Listener | None:
+        """Hears when jobs end, or when there is something for pools; None where no bell can be hung."""
         try:
-            return self.store.listen("end")
+            return self.store.listen(bell)
         except OSError:
             return None
 
@@ -128,6 +129,14 @@ class Views:
         """Those of them that have ended; a job that is no longer there has."""
         states: dict[int, str] = dict(self.store.ask("states_of", ids=json.dumps(list(ids))))
         return {id for id in ids if id not in states or states[id] in ENDED}
+
+    def outcomes(self, parent: int) -> str:
+        """How the children of a join have ended, as JSON."""
+        return self.store.outcomes(parent)
+
+    def within(self, limit_s: float) -> AbstractContextManager[None]:
+        """What is asked in the block only reads, and raises TooLong when it has taken so many seconds in all."""
+        return self.store.dialect.within(limit_s)
 
     def queues_of(self, refs: Sequence[str]) -> dict[str, str]:
         """The queue of each job, by its id or key as it was given, of those that are there."""

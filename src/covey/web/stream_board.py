@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..core.model import ENDED
+from ..core.view import Counts
 from ..engine.engine import Engine
-from ..engine.views import Counts
 from ..errors import CoveyError, StoreError, TooLong
 from ..log import Log
 from .engine_threads import Desk, Open

@@ -16,9 +16,8 @@ from ...core import bodies, codec
 from ...core.check import check_spec
 from ...core.model import Child, Output, Spawn
 from ...core.objects import FIELDS, spec_of
-from ...core.turn import PoolInfo
+from ...core.turn import Loan, PoolInfo
 from ...engine.engine import Engine
-from ...engine.loans import Loan
 from ...errors import CoveyError, InvalidInput, LeaseLost, NotFound
 from ...worker.output import Capture
 
