@@ -1,6 +1,7 @@
 """Pure rules and words: no I/O, no clock, no chance.
 
 bodies     what requests and answers over HTTP hold, beside the values of model and view
+cache_key  when two runs are the same run: named parts, their key, what differs, in words
 check      what a job must look like before it is stored
 clocks     instants that a clock which was ahead has written
 codec      JSON in and out, strict where a lenient codec would change a value on the way
