@@ -5,6 +5,7 @@ cache_key  when two runs are the same run: named parts, their key, what differs,
 check      what a job must look like before it is stored
 clocks     instants that a clock which was ahead has written
 codec      JSON in and out, strict where a lenient codec would change a value on the way
+cron       cron expressions: which instants they name, in words
 endpoints  what is said over HTTP
 label      who ran a job, in one text
 machine    the rules of one job
