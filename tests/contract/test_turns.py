@@ -254,7 +254,7 @@ def test_a_group_of_idle_turns_writes_nothing(
 
 
 def before_due(engine: Engine) -> int:
-    return int(engine.store.value("next_due"))
+    return int(engine.store.instants().due_at or 0)
 
 
 def test_idle_ones_for_which_there_is_something_take_it(engine: Engine, pools: list[HandPool]) -> None:

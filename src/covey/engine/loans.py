@@ -142,8 +142,8 @@ class Loans(Turns):
             failpoint("unstage.before_commit")
 
     def _last_turn(self, pool: int) -> int | None:
-        number: int | None = self.store.value("pool_for_turn", pool=pool)
-        return number
+        state = self.store.look_at_pools([pool]).get(pool)
+        return state.turn_no if state else None
 
     def _loan(self, job: int, pool: int, fence: int) -> Loan | None:
         """The loan of that job to that pool, if its fence is that of the claim."""

@@ -19,8 +19,9 @@ from ..core.turn import Capacity, Held, LostPool, PendingWork, PoolInfo, Registe
 from ..env import failpoint
 from ..errors import CoveyError, InvalidInput, Refused, Undone
 from ..store.postgres.store import Taken
-from ..store.ready import Found, Sought
+from ..store.ready import Sought
 from ..store.sqlite.sharing import follow
+from ..store.turn_state import Instants, TurnState
 from . import duties, leftovers, requests, sealing
 from .again import repeated
 from .claims import Claims, most_of
@@ -48,8 +49,7 @@ class Common(Struct):
 
     now: int
     claims: Claims
-    due_at: int | None
-    deadline_at: int | None
+    instants: Instants
     changed: bool = False  # whether somebody's report may have cancelled what another one runs
 
 
@@ -219,20 +219,19 @@ class Turns(Reports):
         if reports is None or taken is None:
             return None
         failpoint("turn.after_commit")
-        if refused := _refusal(turn, taken.found):
+        if refused := _refusal(turn, taken.state):
             return refused
-        assert taken.found is not None
-        _, stop, _, cancels, due_at, deadline_at, has_rules = taken.found
-        next_due_at = _earliest(due_at, deadline_at)
+        state = taken.state
+        assert state is not None
         if taken.ended < len(reports):
             self._usual_until = now + USUAL  # such reports come in numbers: families, queues with rules
             return None
         if taken.claims:
             self._empty_polls = 0
-            Claims(self.store, now, has_rules).tell_families(taken.claims)
-        elif stop or cancels or taken.lanes > 1 or (taken.lanes and has_rules) or (next_due_at or now + 1) <= now:
+            Claims(self.store, now, state.has_rules).tell_families(taken.claims)
+        elif taken.lanes > 1 or (taken.lanes and state.has_rules) or _has_news(state, now):
             return None
-        reply = Reply(taken.claims, [], [], next_due_at=next_due_at, now=now)
+        reply = Reply(taken.claims, [], [], next_due_at=state.instants.next_at, now=now)
         if turn.draining and not taken.claims and turn.wants:
             reply.drained = self._drained(turn.wants[0], now)
         return reply
@@ -247,23 +246,23 @@ class Turns(Reports):
         """Inside a transaction. Locks: the pools' rows by id, queues, the trees of all reports, then turn by turn."""
         now, single = self.clock(), len(turns) == 1
         sought = _sought_by(turns[0]) if single else None
-        found, busy = self.store.begin_turns(
+        states, busy = self.store.begin_turns(
             [turn.pool for turn in turns], sought, locked=not (single and _is_idle(turns[0]))
         )
-        answers = {turn.pool: _refusal(turn, found.get(turn.pool)) for turn in turns}
+        answers = {turn.pool: _refusal(turn, states.get(turn.pool)) for turn in turns}
         admitted = [turn for turn in turns if answers[turn.pool] is None]
         if admitted:
-            *_, due_at, deadline_at, has_rules = found[admitted[0].pool]
-            common = Common(now, Claims(self.store, now, has_rules), due_at, deadline_at)
+            state = states[admitted[0].pool]
+            common = Common(now, Claims(self.store, now, state.has_rules), state.instants)
             if sought is not None and busy is not None:
                 common.claims.know(sought, busy)
-            if has_rules:
+            if state.has_rules:
                 self.store.lock_queues()
             unknown = self._unknown(admitted)
             if self.store.dialect.row_locks:
                 self._lock_reported(admitted, unknown)
             for turn in admitted:
-                answers[turn.pool] = self._take_one(turn, found[turn.pool], unknown.get(turn.pool, ()), common)
+                answers[turn.pool] = self._take_one(turn, states[turn.pool], unknown.get(turn.pool, ()), common)
         failpoint("turn.before_commit")
         return [answer for answer in answers.values() if answer is not None]
 
@@ -280,19 +279,18 @@ class Turns(Reports):
         else:
             self.store.lock_trees(ids)
 
-    def _take_one(self, turn: Turn, found: Found, unknown: Sequence[Held], common: Common) -> Reply:
+    def _take_one(self, turn: Turn, state: TurnState, unknown: Sequence[Held], common: Common) -> Reply:
         """Reports, ends, promotion, claims, the beat; what is common is as the next turn must find it."""
-        _, stop_requested_at, _, cancels, *_ = found
-        now = common.now
-        reply = Reply([], [], [], stop=stop_requested_at is not None, now=now)
+        now, due_at, deadline_at = common.now, common.instants.due_at, common.instants.deadline_at
+        reply = Reply([], [], [], stop=state.stop_requested_at is not None, now=now)
         trees = Trees(self.store, now, self.rng)
         ended = self._apply(turn, reply, trees)
         moved = self._reconcile(turn, unknown, reply, trees)
-        if common.deadline_at is not None and common.deadline_at <= now:
+        if deadline_at is not None and deadline_at <= now:
             ended += trees.expire(BATCH)
         trees.settle()
         failpoint("turn.after_reports")
-        promoted = self._promote(now) if common.due_at is not None and common.due_at <= now else 0
+        promoted = self._promote(now) if due_at is not None and due_at <= now else 0
         common.changed |= trees.changed
         if promoted or trees.changed or moved:
             common.claims.forget()
@@ -300,7 +298,7 @@ class Turns(Reports):
             if want.limit > 0:
                 reply.claims += common.claims.take(turn.pool, want)
         failpoint("turn.after_claim")
-        if cancels or common.changed:
+        if state.cancels or common.changed:
             reply.cancels = [Held(*row) for row in self.store.ask("stopping_of", pool=turn.pool)]
         tidied = False
         if not _is_idle(turn) or reply.claims or promoted or ended:  # else nothing was found, and nothing is written
@@ -308,9 +306,9 @@ class Turns(Reports):
             tidied = self._do_duties(common)
         if turn.draining and not reply.claims and turn.wants:
             reply.drained = all(self._drained(want, now) for want in turn.wants)
-        if promoted or trees.changed or moved or tidied or (reply.claims and common.deadline_at is not None):
-            common.due_at, common.deadline_at = self.store.ask("instants")[0]
-        reply.next_due_at = _earliest(common.due_at, common.deadline_at)
+        if promoted or trees.changed or moved or tidied or (reply.claims and deadline_at is not None):
+            common.instants = self.store.instants()
+        reply.next_due_at = common.instants.next_at
         if ended:
             self.store.ring("end")
         if promoted + moved + trees.opened > len(reply.claims):
@@ -342,7 +340,7 @@ class Turns(Reports):
             ready=[each for each in ready if each[2]],
             stops={row[0] for row in self.store.ask("asked_to_stop")},
             cancels=cancels,
-            due_at=_earliest(*self.store.ask("instants")[0]),
+            due_at=self.store.instants().next_at,
             now=now,
         )
 
@@ -399,22 +397,20 @@ class Turns(Reports):
 
     def _peek(self, turns: Sequence[Turn]) -> dict[int, Answer]:
         """Pool → the answer, where a turn would find nothing. Reads only, so idle pools never take the gate."""
-        found = self.store.look_at_pools([turn.pool for turn in turns]) if turns else {}
+        states = self.store.look_at_pools([turn.pool for turn in turns]) if turns else {}
         answers: dict[int, Answer] = {}
         claims: Claims | None = None
         now = self.clock()
         for turn in turns:
-            if turn.pool not in found:
+            if (state := states.get(turn.pool)) is None:
                 continue
-            _, stop, sealed, cancels, due_at, deadline_at, has_rules = found[turn.pool]
-            next_due_at = _earliest(due_at, deadline_at)
-            claims = claims or Claims(self.store, now, has_rules)
-            if refused := sealing.refusal(sealed):
+            claims = claims or Claims(self.store, now, state.has_rules)
+            if refused := sealing.refusal(state.sealed):
                 answers[turn.pool] = refused
-            elif stop or cancels or (next_due_at is not None and next_due_at <= now):
+            elif _has_news(state, now):
                 continue
             elif not any(claims.there_is(want) for want in turn.wants if want.limit > 0):
-                answers[turn.pool] = Reply([], [], [], next_due_at=next_due_at, now=now)
+                answers[turn.pool] = Reply([], [], [], next_due_at=state.instants.next_at, now=now)
         return answers
 
     def wait(
@@ -453,13 +449,19 @@ class Turns(Reports):
         return self._poll_s
 
 
-def _refusal(turn: Turn, found: Found | None) -> Answer | None:
+def _refusal(turn: Turn, state: TurnState | None) -> Answer | None:
     """Why the turn is not taken, if it is not."""
-    if found is None:
+    if state is None:
         return Reply([], [], [], lost=True)
-    last, _, sealed, *_ = found
-    stale = Refused(f"turn {turn.number} of pool {turn.pool} came after turn {last}") if turn.number <= last else None
-    return sealing.refusal(sealed) or stale
+    if (refused := sealing.refusal(state.sealed)) or turn.number > state.turn_no:
+        return refused
+    return Refused(f"turn {turn.number} of pool {turn.pool} came after turn {state.turn_no}")
+
+
+def _has_news(state: TurnState, now: int) -> bool:
+    """Whether there is more for the pool to hear of than claims."""
+    next_at = state.instants.next_at
+    return state.stop_requested_at is not None or state.cancels or (next_at is not None and next_at <= now)
 
 
 def _reply(answer: Answer) -> Reply:
@@ -482,10 +484,6 @@ def _sought_by(turn: Turn) -> Sought | None:
     if want is None or want.limit <= 0 or want.root is not None:
         return None
     return Sought(want.queues, tuple(kind for kind, places in want.places.items() if places > 0))
-
-
-def _earliest(*instants: int | None) -> int | None:
-    return min((at for at in instants if at is not None), default=None)
 
 
 def _is_idle(turn: Turn) -> bool:

@@ -193,7 +193,7 @@ class Views:
             pools = self.pool_views()
             (database_id, schema, sealed), *_ = self.store.ask("meta")
             oldest = self.store.value("oldest_pending")
-            next_run_at = self.store.value("next_due")
+            next_run_at = self.store.instants().due_at
             orphans = self.store.value("orphans")
             waiting = self.store.ask("ready_lanes", queues=None, kinds=json.dumps(KINDS))
             stranded = self.store.ask("stranded", limit=health.MOST_NAMES + 1)

@@ -10,4 +10,5 @@ statements  named SQL
 store       rows in, rows out
 tables      whole tables, in pages by their primary keys
 time_limit  for how long a question may take, where others wait for the same threads
+turn_state  what a turn must know before anything else
 """

@@ -40,8 +40,7 @@ select q.name, q.serial, q.max_depth, m.sealed from {meta} m left join {queues} 
 
 -- name: queue_rules
 -- Only queues whose jobs may not simply be claimed: usually none.
-select name, paused_at is not null and (resume_at is null or resume_at > :now), serial, serial_root, concurrency
-from {queues} where paused_at is not null or serial = 1 or concurrency is not null
+select name, {is_paused}, serial, serial_root, concurrency from {queues} where {has_rules}
 
 -- name: set_queue
 update {queues}
@@ -72,7 +71,7 @@ where state = 'pending' and id in (
 order by 1, 2, 3 limit :limit
 
 -- name: paused_queues
-select name from {queues} where paused_at is not null and (resume_at is null or resume_at > :now)
+select name from {queues} where {is_paused}
 
 -- name: pause_queue
 update {queues} set paused_at = :now, resume_at = :resume_at where name = :name
@@ -126,10 +125,10 @@ select id from {jobs} where unique_key = :unique_key
 -- ── one row ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: row
-select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,
-       parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key,
-       priority, run_at, seq, depth, max_depth, child_no, child_mode, lane
-from {jobs} where id = :id
+select {row} from {jobs} where id = :id
+
+-- name: rows
+select {row} from {jobs} where id {in_ids:ids}
 
 -- name: change
 update {jobs}
@@ -185,25 +184,11 @@ values (:id, :name, :host, :boot, :pid, :ticks, :queues, :kinds, :count, :types,
         :now, :now)
 
 -- name: pool_for_turn
--- All that a turn must know first: its pool, whether the queue has moved, whether something is to be stopped,
--- what is due, whether queues have rules.
-select turn_no, stop_requested_at, (select sealed from {meta}),
-       exists (select 1 from {jobs} where pool = :pool and pool is not null and state = 'cancelled'),
-       (select min(run_at) from {jobs} where state in ('scheduled', 'failed')),
-       (select min(tree_deadline_at) from {jobs}
-        where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')),
-       exists (select 1 from {queues} where paused_at is not null or serial = 1 or concurrency is not null)
-from {pools} where id = :pool
+select {turn_state} from {pools} where id = :pool
 
 -- name: pools_for_turns
--- The same for several. What concerns all of them is looked up once.
-select id, turn_no, stop_requested_at, (select sealed from {meta}),
-       exists (select 1 from {jobs} where pool = {pools}.id and pool is not null and state = 'cancelled'),
-       (select min(run_at) from {jobs} where state in ('scheduled', 'failed')),
-       (select min(tree_deadline_at) from {jobs}
-        where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')),
-       exists (select 1 from {queues} where paused_at is not null or serial = 1 or concurrency is not null)
-from {pools} where id {in_ids:pools}
+-- What concerns all of them is looked up once.
+select id, {turn_state} from {pools} where id {in_ids:pools}
 
 -- name: beat
 update {pools}
@@ -220,7 +205,7 @@ select id from {pools} where stop_requested_at is not null
 
 -- name: stopping
 -- Of all pools, what `stopping_of` says of one.
-select pool, id, fence - 1 from {jobs} where pool is not null and state = 'cancelled'
+select pool, id, fence - 1 from {jobs} where {is_to_stop}
 
 -- name: pools
 select id, host, boot, pid, ticks, beat, lease_s, cgroup, name from {pools} order by id
@@ -246,7 +231,7 @@ where pool is not null and pool {in_ids:pools}
 select id from {jobs} where pool = :pool order by id limit :limit
 
 -- name: stopping_of
-select id, fence - 1 from {jobs} where pool = :pool and pool is not null and state = 'cancelled'
+select id, fence - 1 from {jobs} where pool = :pool and {is_to_stop}
 
 -- name: held_without_pool
 select distinct pool from {jobs} where pool is not null and pool not in (select id from {pools})
@@ -317,20 +302,14 @@ select -priority, seq, id, kind, queue, lane from {jobs}
 where state = 'pending' and lane is not null and queue = :queue and lane = :owner and kind = :kind
 order by priority desc, seq, id limit :limit
 
--- name: next_due
-select min(run_at) from {jobs} where state in ('scheduled', 'failed')
-
 -- name: instants
--- When something happens by itself: a job's hour, the end of a tree's time.
-select (select min(run_at) from {jobs} where state in ('scheduled', 'failed')),
-       (select min(tree_deadline_at) from {jobs}
-        where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed'))
+select {instants}
 
 -- name: undrained
 select exists (
     select 1 from {jobs} where state = 'pending' and queue {in_texts:open} and kind {in_texts:kinds}
 ) or exists (
-    select 1 from {jobs} where state in ('scheduled', 'failed') and state = 'failed'
+    select 1 from {jobs} where {waits_for_its_hour} and state = 'failed'
                            and queue {in_texts:open} and kind {in_texts:kinds}
 ) or exists (
     select 1 from {jobs} where pool is not null and state = 'processing'
@@ -342,7 +321,7 @@ select exists (
 with recursive above (id) as (
     select parent_id from {jobs} where pool is not null and state = 'processing' and parent_id is not null
     union
-    select parent_id from {jobs} where state in ('scheduled', 'failed') and state = 'failed' and parent_id is not null
+    select parent_id from {jobs} where {waits_for_its_hour} and state = 'failed' and parent_id is not null
     union
     select parent_id from {jobs} join above using (id) where parent_id is not null
 )
@@ -492,14 +471,14 @@ where id {in_ids:ids} and tree_timeout_s is not null
 
 -- name: expired
 select id, tree_timeout_s from {jobs}
-where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')
+where {has_deadline}
   and tree_deadline_at <= :now
 order by tree_deadline_at limit :limit
 
 -- name: live_in_queue
 select id from {jobs} where state = 'pending' and queue = :queue
 union all
-select id from {jobs} where state in ('scheduled', 'failed') and queue = :queue
+select id from {jobs} where {waits_for_its_hour} and queue = :queue
 union all
 select id from {jobs} where state in ('waiting', 'blocked') and queue = :queue
 union all
@@ -513,7 +492,7 @@ where id in (
     union all
     select id from {jobs} where state in ('waiting', 'blocked') and state = 'waiting' and queue = :queue
     union all
-    select id from {jobs} where state in ('scheduled', 'failed') and state = 'failed' and queue = :queue
+    select id from {jobs} where {waits_for_its_hour} and state = 'failed' and queue = :queue
 ) and lane = root_id order by seq, root_id limit 1
 
 -- name: stuck_parents
@@ -662,8 +641,7 @@ update {duties} set cursor = :cursor, next_at = :next_at where name = :name
 select max(id) from (select id from {jobs} where id > :cursor order by id limit :limit) as page
 
 -- name: prunable
-select id, children_total > 0 or lane is not null or exists (select 1 from {edges} where waits_for = {jobs}.id)
-from {jobs}
+select id, {has_kin} from {jobs}
 where id > :cursor and id <= :upto and root_id = id
   and ((state = 'completed' and (finished_at < :completed_before or (finished_at > :ahead and :noticed_at < :completed_before)))
     or (state = 'cancelled' and pool is null
@@ -685,7 +663,7 @@ delete from {requests} where id in (select id from {requests} where at > :ahead 
 update {jobs} set run_at = :now + run_at - updated_at, updated_at = :now
 where id in (
     select id from {jobs} j
-    where state in ('scheduled', 'failed') and (state = 'failed' or fence > 0) and run_at > :now and updated_at > :ahead
+    where {waits_for_its_hour} and (state = 'failed' or fence > 0) and run_at > :now and updated_at > :ahead
       and not exists (select 1 from {events} where job_id = j.id and kind = 'edited')
     limit :limit
 )
@@ -694,7 +672,7 @@ returning id
 -- name: expired_ahead
 -- Counted from an instant ahead, although nothing was to begin then; and as long as the tree may take has passed since.
 select id, tree_timeout_s from {jobs}
-where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')
+where {has_deadline}
   and tree_deadline_at > :ahead and tree_deadline_at - cast(tree_timeout_s * 1000000 as bigint) > :ahead
   and coalesce(run_at < tree_deadline_at - cast(tree_timeout_s * 1000000 as bigint), true)
   and :noticed_at + cast(tree_timeout_s * 1000000 as bigint) <= :now
@@ -710,7 +688,7 @@ select 1 from {queues} where paused_at > :ahead and :noticed_at + resume_at - pa
 union all
 select 1 where exists (
     select 1 from {jobs}
-    where tree_deadline_at is not null and state in ('scheduled', 'blocked', 'pending', 'waiting', 'failed')
+    where {has_deadline}
       and tree_deadline_at > :ahead
       and tree_deadline_at - cast(tree_timeout_s * 1000000 as bigint) > :ahead
       and coalesce(run_at < tree_deadline_at - cast(tree_timeout_s * 1000000 as bigint), true)

@@ -16,9 +16,9 @@ from .dialect import Dialect
 from .families import json_text
 from .postgres.dead_entries import LASTS_S, Frontier, Survey, Way, is_slow
 from .postgres.store import Taken, claims_of, done_text
+from .turn_state import TurnState, turn_state
 
 Tuples = list[tuple[Any, ...]]
-Found = tuple[Any, ...]  # last turn's number, stop_requested_at, seal, cancels, due_at, deadline_at, has_rules
 
 # Statements that are asked inside a turn with a lock on what they find, and elsewhere without.
 LOCKED = ("lane", "free_lane", "owned_lane", "lane_from", "lane_behind", "ready_in_tree")
@@ -48,7 +48,7 @@ class Waiting:
     dialect: Dialect
     ask: Callable[..., Tuples]
     value: Callable[..., Any]
-    look_at_pools: Callable[[Sequence[int]], dict[int, Found]]
+    look_at_pools: Callable[[Sequence[int]], dict[int, TurnState]]
     _calls: dict[str, str]
     _text: Callable[[str], str]
     _lock: Callable[..., None]
@@ -108,7 +108,7 @@ class Waiting:
 
     def begin_turns(
         self, pools: Sequence[int], sought: Sought | None, *, locked: bool
-    ) -> tuple[dict[int, Found], Tuples | None]:
+    ) -> tuple[dict[int, TurnState], Tuples | None]:
         """What turns of these pools must know first, and with ``sought`` also `busy_lanes`, where that saves a message.
 
         ``locked``: nobody else takes a turn for them, beats for them or gives them up meanwhile.
@@ -125,7 +125,7 @@ class Waiting:
         first = (self._text("pool_for_turn"), {"pool": pools[0]})
         found, lanes = self.dialect.queries(first, (self._text("ready_lanes"), sought.asked()))
         survey.note(*self._looked(began), lanes)
-        return dict(zip(pools, found, strict=False)), lanes
+        return {pool: turn_state(*row) for pool, row in zip(pools, found, strict=False)}, lanes
 
     def busy_lanes(self, sought: Sought) -> Tuples:
         """(queue, kind) of everything of that sort that waits."""
@@ -214,9 +214,9 @@ class Waiting:
         )
         if not rows:
             return Taken(None, 0, 0, [])
-        *found, lanes, ended, queue, kind, passed = msgspec.json.decode(rows.pop()[2])
+        *state, lanes, ended, queue, kind, passed = msgspec.json.decode(rows.pop()[2])
         self._way.note(began, time.monotonic(), passed, len(reports) + len(rows))
-        return Taken(tuple(found), lanes, ended, claims_of(rows, queue, kind))
+        return Taken(turn_state(*state), lanes, ended, claims_of(rows, queue, kind))
 
     def _pending(self, lane: Lane, limit: int, suffix: str) -> Tuples:
         if not lane.serial:

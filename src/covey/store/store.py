@@ -22,7 +22,8 @@ from . import statements
 from .dialect import STILL_S, Dialect, Listener
 from .families import Families, json_text
 from .postgres.store import done_text
-from .ready import LOCKED, Found, Tuples, Waiting
+from .ready import LOCKED, Tuples, Waiting
+from .turn_state import Instants, TurnState, turn_state
 
 
 class Done(NamedTuple):
@@ -233,11 +234,15 @@ class Store(Families, Waiting):
 
     # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def look_at_pools(self, pools: Sequence[int]) -> dict[int, Found]:
-        """Of those that are known: what `pool_for_turn` says of each."""
+    def look_at_pools(self, pools: Sequence[int]) -> dict[int, TurnState]:
+        """What turns of these pools must know first, of those that are known."""
         if len(pools) == 1:
-            return dict(zip(pools, self.ask("pool_for_turn", pool=pools[0]), strict=False))
-        return {row[0]: row[1:] for row in self.ask("pools_for_turns", pools=json_text(pools))}
+            found = self.ask("pool_for_turn", pool=pools[0])
+            return {pool: turn_state(*row) for pool, row in zip(pools, found, strict=False)}
+        return {row[0]: turn_state(*row[1:]) for row in self.ask("pools_for_turns", pools=json_text(pools))}
+
+    def instants(self) -> Instants:
+        return Instants(*self.ask("instants")[0])
 
     def held_by(self, pools: Sequence[int]) -> Tuples:
         """(pool, id, fence of the claim) of everything that these pools hold."""

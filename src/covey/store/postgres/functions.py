@@ -11,11 +11,17 @@ import hashlib
 import re
 from collections.abc import Mapping
 from importlib.resources import files
+from typing import get_type_hints
 
 from ..statements import written_out
+from ..turn_state import Instants, TurnState
 
 # What a statement answers about a pool, and about a claim: types, under names that are no column's.
-POOL = "a1 bigint, a2 bigint, a3 text, a4 boolean, a5 bigint, a6 bigint, a7 boolean"
+STATE = get_type_hints(TurnState)
+del STATE["instants"]
+STATE |= get_type_hints(Instants)
+TYPES = {int: "bigint", int | None: "bigint", str | None: "text", bool: "boolean"}
+POOL = ", ".join(f"a{n} {TYPES[kind]}" for n, kind in enumerate(STATE.values(), 1))
 CLAIM = (
     "b1 bigint, b2 bigint, b3 text, b4 integer, b5 bigint, b6 double precision, b7 text, b8 text, b9 bigint, c1 text"
 )
@@ -77,6 +83,10 @@ perform set_config('lock_timeout', :patience, true),
 SETTINGS = "set enable_seqscan = off set enable_bitmapscan = off"
 _BODY = re.compile(r"^begin$", re.MULTILINE)
 _INCLUDED = re.compile(r"<(\w+)>")
+_SEEN = {
+    name: ", ".join(f"the_pool.{field}" for field in fields)
+    for name, fields in (("state", STATE), ("instants", Instants.__struct_fields__))
+}
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 
 
@@ -106,7 +116,10 @@ def calls(statements: Mapping[str, str], prefix: str) -> dict[str, tuple[str, st
 
 
 def _procedure(name: str, statements: Mapping[str, str], prefix: str) -> str:
-    """What takes more than one statement has a file of its own; <name> stands for the statement of that name."""
+    """What takes more than one statement has a file of its own; <name> stands for the statement of that name.
+
+    <state> and <instants> are the fields of TurnState and of Instants, as they were seen.
+    """
     lines = (files(__package__) / f"{name}.plpgsql").read_text().splitlines()
     text = "\n".join(line for line in lines if not line.startswith("--"))
-    return _INCLUDED.sub(lambda match: statements[match[1]], written_out(text, {}, prefix))
+    return _INCLUDED.sub(lambda match: _SEEN.get(match[1]) or statements[match[1]], written_out(text, {}, prefix))

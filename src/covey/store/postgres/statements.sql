@@ -16,31 +16,22 @@ select id from {jobs} where id in (select root_id from {jobs} where id {in_ids:i
 -- name: lock_families
 -- Of jobs that are about to end: only where somebody else is concerned. Most jobs have no family.
 select id from {jobs}
-where id in (select root_id from {jobs} j
-             where id {in_ids:ids}
-               and (parent_id is not null or children_total > 0 or lane is not null
-                    or exists (select 1 from {edges} where waits_for = j.id)))
+where id in (select root_id from {jobs} where id {in_ids:ids} and {has_kin})
 order by id for no key update
 
 -- ── what is decided about is locked ─────────────────────────────────────────────────────────────────────────────
 
 -- name: row
 -- differs because a row that is decided about is locked until the decision is written.
-select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,
-       parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key,
-       priority, run_at, seq, depth, max_depth, child_no, child_mode, lane
-from {jobs} where id = :id for no key update
+{shared} for no key update
 
 -- name: rows
 -- differs because rows that are decided about are locked, in the order of their ids.
-select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,
-       parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key,
-       priority, run_at, seq, depth, max_depth, child_no, child_mode, lane
-from {jobs} where id {in_ids:ids} order by id for no key update
+{shared} order by id for no key update
 
 -- name: pool_beat
 -- differs because the pool may beat while it is judged: its row is locked first.
-select beat from {pools} where id = :pool for no key update
+{shared} for no key update
 
 -- name: beat_pools
 -- differs because turns of several pools lock their rows by id, and so must the beats.
@@ -50,13 +41,7 @@ returning id
 
 -- name: prunable
 -- differs because trees that somebody works on are left for the next round, not waited for.
-select id, children_total > 0 or lane is not null or exists (select 1 from {edges} where waits_for = {jobs}.id)
-from {jobs}
-where id > :cursor and id <= :upto and root_id = id
-  and ((state = 'completed' and (finished_at < :completed_before or (finished_at > :ahead and :noticed_at < :completed_before)))
-    or (state = 'cancelled' and pool is null
-        and (finished_at < :cancelled_before or (finished_at > :ahead and :noticed_at < :cancelled_before)))
-    or (state = 'dead' and (finished_at < :dead_before or (finished_at > :ahead and :noticed_at < :dead_before))))
+{shared}
 order by id
 for update skip locked
 
@@ -83,7 +68,7 @@ from (select * from taken union all select * from added) as ours
 -- differs because a job that somebody else is about to promote is left to them.
 with ahead as materialized (
     select id from {jobs} j
-    where state in ('scheduled', 'failed') and (state = 'failed' or fence > 0) and run_at > :now and updated_at > :ahead
+    where {waits_for_its_hour} and (state = 'failed' or fence > 0) and run_at > :now and updated_at > :ahead
       and not exists (select 1 from {events} where job_id = j.id and kind = 'edited')
     limit :limit for no key update skip locked
 )
@@ -94,7 +79,7 @@ returning {jobs}.id
 -- differs because others promote at the same time: their rows are skipped. Materialized: as a plain subquery it may be asked once for
 -- each row, by the plan of a moment, and then there is no limit.
 with due as materialized (
-    select id from {jobs} where state in ('scheduled', 'failed') and run_at <= :now
+    select id from {jobs} where {due}
     order by run_at limit :limit for no key update skip locked
 )
 update {jobs} set state = 'pending', updated_at = :now from due where {jobs}.id = due.id
@@ -129,18 +114,9 @@ from (select queue, kind from {jobs}
 -- differs because others claim at the same time. The rows are locked already, and looked up by id: with a plain
 -- `state = 'pending'` the planner, whose statistics lag behind, takes the index of pending jobs for a short way and
 -- reads all of it (0.1 s a turn).
-with taken as (
-    update {jobs}
-    set state = 'processing', pool = :pool, fence = fence + 1, attempts = attempts + 1, unique_key = null,
-        claimed_at = :now, updated_at = :now
-    where id {in_ids:ids} and state in ('pending', '') and interruptions < :lonely
-    returning id, fence, task, kind, attempts, max_attempts, timeout_s, queue, key, cwd, keep_background,
-              interruptions, priority, phase, depth, max_depth, parent_id, root_id, joins, child_mode, tree_deadline_at
-)
-select t.id, t.fence, t.task, t.kind, t.attempts, t.max_attempts, t.timeout_s, t.queue, t.key, t.cwd, t.keep_background,
-       t.interruptions, (select args from {payloads} where job_id = t.id), t.priority, t.phase, t.depth, t.max_depth,
-       t.parent_id, t.root_id, t.joins, t.child_mode, t.tree_deadline_at
-from taken t
+update {jobs} set pool = :pool, {claimed}
+where id {in_ids:ids} and state in ('pending', '') and interruptions < :lonely
+returning {claim}
 
 -- name: claim_lane
 -- Finding and claiming in one, where there is one lane without rules. The pool's own row is locked first: a reaper that
@@ -148,27 +124,18 @@ from taken t
 -- until a worker is idle: it is picked, and left. What few jobs have travels as one JSON text,
 -- or not at all: 22 columns of a job cost both sides a tenth of the whole turn.
 with mine as materialized (
-    select id from {pools} where id = :pool for no key update
+    select id as pool_id from {pools} where id = :pool for no key update
 ), picked as materialized (
-    select id, interruptions as often from {jobs}
+    select id as job_id, interruptions as often from {jobs}
     where state = 'pending' and queue = :queue and kind = :kind
     order by priority desc, seq, id limit :limit for no key update skip locked
 ), taken as (
-    update {jobs} j
-    set state = 'processing', pool = mine.id, fence = fence + 1, attempts = attempts + 1, unique_key = null,
-        claimed_at = :now, updated_at = :now
-    from picked, mine where j.id = picked.id and picked.often < :lonely
-    returning j.id, fence, task, attempts, max_attempts, timeout_s, key, cwd, keep_background, interruptions, priority,
-              phase, depth, max_depth, parent_id, root_id, joins, child_mode, tree_deadline_at, seq
+    update {jobs} set pool = pool_id, {claimed} from picked, mine where id = job_id and often < :lonely
+    returning {claim_columns}, seq
 )
-select t.id, t.fence, t.task, t.attempts, t.max_attempts, t.timeout_s, t.key,
-       (select args from {payloads} where job_id = t.id), t.seq,
-       case when t.cwd is null and t.keep_background = 0 and t.interruptions = 0 and t.priority = 0 and t.phase = 'run'
-                 and t.max_depth = 1 and t.parent_id is null and t.joins = 0 and t.child_mode is null
-                 and t.tree_deadline_at is null then null
-            else json_build_array(t.cwd, t.keep_background, t.interruptions, t.priority, t.phase, t.depth, t.max_depth,
-                                  t.parent_id, t.root_id, t.joins, t.child_mode, t.tree_deadline_at)::text end
-from taken t order by t.priority desc, t.seq, t.id
+select id, fence, task, attempts, max_attempts, timeout_s, key, (select args from {payloads} where job_id = taken.id), seq,
+       case when {usual} then null else json_build_array({unusual})::text end
+from taken order by priority desc, seq, id
 
 -- name: complete
 -- differs because the planner must be kept from looking through all that the pool holds: by id, with `coalesce`.
@@ -183,8 +150,7 @@ set state = 'completed', pool = null, error = null, exit_code = done.exit_code, 
     started_at = done.started_at, finished_at = :now, updated_at = :now, info = coalesce(done.info, {jobs}.info)
 from done
 where {jobs}.id = done.id and coalesce({jobs}.pool, 0) = :pool and {jobs}.fence = done.fence and {jobs}.state = 'processing'
-  and (not :flat or (parent_id is null and lane is null and children_total = 0
-                     and not exists (select 1 from {edges} where waits_for = {jobs}.id)))
+  and (not :flat or not {has_kin})
 returning {jobs}.id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id)
 
 -- name: insert_express

@@ -9,12 +9,13 @@ import msgspec
 
 from ...core.model import Claim, Report
 from ..families import json_text
+from ..turn_state import TurnState
 
 
 class Taken(NamedTuple):
     """What came of a turn in one message; without its pool's row, nothing."""
 
-    found: tuple[Any, ...] | None
+    state: TurnState | None
     lanes: int  # that have work
     ended: int  # jobs that were reported
     claims: list[Claim]
