@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from covey.core.model import Report
-from covey.pool.verdict import explain_kill, explain_killed_command
+from covey.pool.results import explain_kill, explain_killed_command
 from covey.system import cgroup
 from covey.system.cgroup import MemoryKills
 

@@ -73,9 +73,9 @@ def test_a_claim_that_may_run_elsewhere_by_now_goes_back_instead_of_to_a_worker(
         rejoin=lambda: None,
     )
     try:
-        stale.place([claim])
-        assert [(report.id, report.outcome) for report in stale._unsent] == [(claim.id, "taken_back")]
-        assert stale._waiting == []
+        stale.assign([claim])
+        assert [(report.id, report.outcome) for report in stale._results.take()] == [(claim.id, "taken_back")]
+        assert not stale._dispatcher
     finally:
         os.close(stale._bell)
         stale._selector.close()

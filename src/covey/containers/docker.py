@@ -6,13 +6,15 @@ parsed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from msgspec import Struct
@@ -184,6 +186,37 @@ class Docker:
             raise ContainerError(f"{self.program} {words[0]} did not answer within {self._patience_s:g} s") from None
         except OSError as error:
             raise ContainerError(f"{self.program} cannot be run: {error.strerror or error}") from None
+
+
+class Calls:
+    """Commands of the engine run in threads; who watches ``bell`` hears in his own thread what came of them."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="covey-containers")
+        self._done: dict[Future[Any], Callable[[Future[Any]], None]] = {}
+        self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def __len__(self) -> int:
+        return len(self._done)
+
+    def start(self, work: Callable[[], Any], done: Callable[[Future[Any]], None]) -> None:
+        """``work`` runs in a thread, ``done`` in the one that collects."""
+        future = self._threads.submit(work)
+        self._done[future] = done
+        future.add_done_callback(lambda _: os.eventfd_write(self.bell, 1))
+
+    def drain(self, _: object) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.bell)
+
+    def collect(self) -> None:
+        for future in [future for future in self._done if future.done()]:
+            self._done.pop(future)(future)
+
+    def close(self) -> None:
+        """None of them runs any more; those that had not begun never will."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        os.close(self.bell)
 
 
 def _container(name: str, state: dict[str, Any], labels: dict[str, str] | None) -> Container:

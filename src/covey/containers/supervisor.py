@@ -15,7 +15,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from .. import __version__
@@ -27,7 +28,7 @@ from ..log import Log
 from ..pool.main import log_file
 from ..pool.reaper import Reaper
 from ..system.process import Parent, signal_pipe
-from .docker import Container, Docker
+from .docker import Calls, Container, Docker
 from .launch import DATABASE, OWNER, ContainerOptions, arguments, container_name, is_orphan, orphans, owner, rows_of
 from .worker_container import WorkerContainer, WorkerContainers
 
@@ -85,15 +86,14 @@ class Supervisor:
     ) -> None:
         self._source, self._docker, self._options, self._log, self._parent = source, docker, options, log, parent
         self._database_id = source.database_id
-        self._tag = f"{rng.getrandbits(32):08x}"
         config = source.settings()
         limit = options.max_startup or config["max_startup_concurrency"]
         self._lease_s = config["lock_lease_seconds"]
         self._beat_s = min(config["heartbeat_seconds"], self._lease_s / 3)
-        self._workers = WorkerContainers(options.groups, log, self._note, self._name, limit)
-        self._threads = ThreadPoolExecutor(max_workers=limit + 2, thread_name_prefix="covey-containers")
-        self._calls: dict[Future[Any], Callable[[Future[Any]], None]] = {}
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._workers = WorkerContainers(
+            options.groups, log, self._note, partial(container_name, f"{rng.getrandbits(32):08x}"), limit
+        )
+        self._calls = Calls(limit + 2)
         self._selector = selectors.DefaultSelector()
         self._watcher: subprocess.Popen[bytes] | None = None
         self._watch_at = 0.0
@@ -108,9 +108,6 @@ class Supervisor:
         self._signals = 0
         self._stopping = self._had_to_cut = False
         self._cut_at: float | None = None
-
-    def _name(self, worker: str) -> str:
-        return container_name(self._tag, worker)
 
     # ── the queue ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -162,13 +159,13 @@ class Supervisor:
     def work(self, signals: int) -> int:
         self._log.supervises(self._pool, os.getpid(), self._options.image, self._options.server)
         self.watch(signals, self._on_signal)
-        self.watch(self._bell, self._on_bell)
+        self.watch(self._calls.bell, self._calls.drain)
         if self._parent:
             self._parent.listen(self)
         while not self._finished():
             for key, _ in self._selector.select(self._patience()):
                 key.data(key.fileobj)
-            self._collect()
+            self._calls.collect()
             self._tick()
             failpoint("containers.ticked")
         return 1 if self._had_to_cut or self._workers.nobody else 0
@@ -180,9 +177,7 @@ class Supervisor:
         self._selector.unregister(file)
 
     def _finished(self) -> bool:
-        if self._workers.nobody:
-            return True
-        return not len(self._workers) and not self._calls
+        return self._workers.nobody or not (len(self._workers) or self._calls)
 
     def _patience(self) -> float:
         now = time.monotonic()
@@ -209,8 +204,12 @@ class Supervisor:
             self._log.parent_died()
             self._note("parent_died", None, None)
             self._stop(self._options.grace_s)
+        self._ask_queue(now)
+
+    def _ask_queue(self, now: float) -> None:
+        """What the queue has to tell us and we it, if it is time; when it is out of reach, again in a second."""
         try:
-            if (self._lost or self._workers.among("joining")) and now >= self._rows_at:
+            if now >= self._rows_at and (self._lost or self._workers.among("joining")):
                 self._rows_at = now + ROWS_S
                 self._read_rows(now)
             if now >= self._beat_at or self._events:
@@ -219,27 +218,13 @@ class Supervisor:
             self._log.store_failed(error)
             self._beat_at = self._rows_at = now + 1.0
 
-    def _call(self, work: Callable[[], Any], done: Callable[[Future[Any]], None]) -> None:
-        """The engine is asked in a thread; ``done`` runs in the main one."""
-        future = self._threads.submit(work)
-        self._calls[future] = done
-        future.add_done_callback(lambda _: os.eventfd_write(self._bell, 1))
-
-    def _collect(self) -> None:
-        for future in [future for future in self._calls if future.done()]:
-            self._calls.pop(future)(future)
-
-    def _on_bell(self, _: object) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._bell)
-
     # ── containers come ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _start(self, worker: WorkerContainer) -> None:
         words = arguments(
             self._options, worker.group, worker.container, self._database_id, podman=self._docker.is_podman
         )
-        self._call(lambda: self._docker.run(words), lambda future: self._on_started(worker, future))
+        self._calls.start(lambda: self._docker.run(words), lambda future: self._on_started(worker, future))
 
     def _on_started(self, worker: WorkerContainer, future: Future[Any]) -> None:
         error = future.exception()
@@ -299,7 +284,7 @@ class Supervisor:
     def _look(self, now: float) -> None:
         self._look_at, self._looking = now + LOOK_S, True
         label = f"{DATABASE}={self._database_id}"
-        self._call(lambda: self._docker.containers(label), lambda future: self._on_seen(now, future))
+        self._calls.start(lambda: self._docker.containers(label), lambda future: self._on_seen(now, future))
 
     def _on_seen(self, looked_at: float, future: Future[Any]) -> None:
         self._looking = False
@@ -359,7 +344,7 @@ class Supervisor:
 
         worker.state = "leaving"
         self._removing.add(name)
-        self._call(remove, removed)
+        self._calls.start(remove, removed)
 
     def _remove(self, names: list[str], reason: str) -> None:
         def removed(future: Future[Any]) -> None:
@@ -370,7 +355,7 @@ class Supervisor:
                 self._lost.update(dict.fromkeys(names, reason))
 
         self._removing.update(names)
-        self._call(lambda: self._docker.remove(names), removed)
+        self._calls.start(lambda: self._docker.remove(names), removed)
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -399,7 +384,7 @@ class Supervisor:
         for worker in running:
             self._note("stopping", worker.name, None)
         names = [worker.container for worker in running]
-        self._call(lambda: self._docker.send(names, number), lambda _: None)
+        self._calls.start(lambda: self._docker.send(names, number), lambda _: None)
         self._look_at = 0.0
 
     def _cut(self) -> None:
@@ -414,7 +399,7 @@ class Supervisor:
     def close(self) -> None:
         """Whatever went wrong: no container of ours is left, nor of lost supervisors; the queue knows us no more."""
         self._end_watch()
-        self._threads.shutdown(wait=True, cancel_futures=True)  # what was being started is there by now
+        self._calls.close()  # what was being started is there by now
         label = f"{DATABASE}={self._database_id}"
         advice = f"{self._docker.program} rm -f $({self._docker.program} ps -aq -f label={label})"
         try:
@@ -432,5 +417,4 @@ class Supervisor:
         with contextlib.suppress(CoveyError, OSError):
             self._source.leave(self._pool)
         self._selector.close()
-        os.close(self._bell)
         self._log.all_stopped()

@@ -17,6 +17,7 @@ from ..env import start_ticks
 from ..log import Log
 from ..system import process_tree
 from ..worker import messages
+from .restart_policy import RestartPolicy, StartUp
 from .worker_process import WorkerProcess
 from .worker_types import Type
 
@@ -24,7 +25,6 @@ REPORT_IN_S = 10.0
 SHORT_LIFE_S = 1.0
 WITHOUT_S = 1.0  # until one is tried again for whom there were no descriptors
 BACKOFF_S = (0.1, 5.0)
-GIVE_UP = 8  # lives in a row too short to do a single job: the kind cannot start
 SOON_S = 0.5  # within so much of a change the workers are shown to people
 BEAT_S = 5.0
 MOST_FALLEN = 16  # workers that could not start and are still shown, per type and kind
@@ -44,7 +44,7 @@ class Vacancy(Struct, frozen=True):
 
 
 class Workers:
-    """Members by name; who is wanted, who is coming, who is there."""
+    """By name; who is wanted, who is coming, who is there."""
 
     def __init__(
         self, log: Log, note: Note, *, limit: int, concurrency: int, max_jobs: int | None = None, label: str = ""
@@ -55,17 +55,14 @@ class Workers:
         self.groups: dict[WorkerGroup, list[WorkerProcess]] = {}
         self.by_name: dict[str, WorkerProcess] = {}
         self.given_up: dict[str, str] = {}  # what people call it → why it cannot start
-        self.nobody = False  # not one of those that the pool starts with could
+        self._start_up = StartUp(log)
+        self._restarts = RestartPolicy(short_life_s=SHORT_LIFE_S, backoff_s=BACKOFF_S)
         self._wanted: deque[Vacancy] = deque()
         self._types: dict[str, Type] = {}
         self._closed: set[WorkerGroup] = set()  # given up
-        self._short_lives: dict[WorkerGroup, int] = {}
         self._serial: dict[str, int] = {}
         self._by_pid: dict[int, WorkerProcess] = {}
         self._fallen: dict[WorkerGroup, deque[WorkerState]] = {}
-        self._asked = self._outstanding = 0  # of those that the pool starts with: in all, not yet there nor failed
-        self._failures: list[str] = []
-        self._began = time.monotonic()
 
     # ── who is wanted ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -75,12 +72,16 @@ class Workers:
             self._types[type.name] = type
             for kind, count in kinds.items():
                 self.groups[type.name, kind] = []
-                self._asked += count
+                self._start_up.ask(count)
                 self._wanted.extend([Vacancy(0.0, type, kind, first=True)] * count)
-        self._outstanding = self._asked
 
     def want_again(self, worker: WorkerProcess, *, after_s: float = 0.0, first: bool = False) -> None:
         self._wanted.append(Vacancy(time.monotonic() + after_s, self._types[worker.type], worker.kind, first))
+
+    @property
+    def nobody(self) -> bool:
+        """Not one of those that the pool starts with could start, or none can any more."""
+        return self._start_up.nobody or bool(self.given_up and not self.by_name and not self.coming())
 
     def coming(self) -> bool:
         return bool(self._wanted) or self._starting() > 0
@@ -155,9 +156,7 @@ class Workers:
         if fallen := self._fallen.get((worker.type, worker.kind)):
             fallen.popleft()  # somebody stands in its place
         if worker.first:
-            self._outstanding -= 1
-            self._log.worker_started(worker.name, self._ready(), self._asked)
-            self._announce()
+            self._start_up.succeeded(worker.name, self._ready())
 
     def of(self, type: str, kind: Kind) -> list[WorkerProcess]:
         return [worker for worker in self.groups.get((type, kind), ()) if worker.ready]
@@ -180,29 +179,26 @@ class Workers:
 
     # ── who is gone ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def bury(self, worker: WorkerProcess, how: str) -> None:
+    def replace(self, worker: WorkerProcess, how: str) -> None:
         """The worker is no more; another one is wanted in its place, the later the more often they die young."""
-        lane: WorkerGroup = (worker.type, worker.kind)
         if worker.orphan and not worker.served:  # its zygote's fault
             self.forget(worker)
             self.want_again(worker, first=worker.first)
             return
-        fallen = not worker.served
-        if fallen:
+        if not worker.served:
             self._fall(worker, how)
         elif worker.retiring:
             self._note("recycled", worker.name, f"{worker.retiring}; {worker.done} jobs")
         else:
             self._note("killed" if worker.doomed else "failed", worker.name, worker.error or how)
         self.forget(worker)
-        # A start may take long to fail; it is a short life all the same.
-        young = fallen or (time.monotonic() - worker.began < SHORT_LIFE_S and not worker.done)
-        lives = self._short_lives[lane] = self._short_lives.get(lane, 0) + 1 if young else 0
-        if fallen and lives >= GIVE_UP:
-            self._give_up(lane, worker.error or how)
+        group: WorkerGroup = (worker.type, worker.kind)
+        lived_s = time.monotonic() - worker.began
+        after_s = self._restarts.replace_after(group, lived_s, was_ready=worker.served, did_jobs=worker.done > 0)
+        if after_s is None:
+            self._give_up(group, worker.error or how)
         else:
-            delay_s = 0.0 if lives < 2 else min(BACKOFF_S[0] * 2 ** (lives - 2), BACKOFF_S[1])
-            self.want_again(worker, after_s=delay_s)
+            self.want_again(worker, after_s=after_s)
 
     def forget(self, worker: WorkerProcess) -> None:
         """Nothing of it is left here."""
@@ -221,24 +217,15 @@ class Workers:
         fallen = self._fallen.setdefault((worker.type, worker.kind), deque(maxlen=MOST_FALLEN))
         fallen.append(worker.view(time.monotonic_ns(), time.time_ns() // 1000, memory=False))
         if worker.first:
-            self._outstanding -= 1
-            self._failures.append(f"{worker.name} ({worker.error})")
-            self._announce()
+            self._start_up.failed(worker.name, worker.error, self._ready())
 
-    def _give_up(self, lane: WorkerGroup, why: str) -> None:
-        if lane not in self._closed:
-            self._closed.add(lane)
-            title = self._types[lane[0]].title(lane[1])
+    def _give_up(self, group: WorkerGroup, why: str) -> None:
+        if group not in self._closed:
+            self._closed.add(group)
+            title = self._types[group[0]].title(group[1])
             self.given_up[title] = why
             self._note("given_up", None, f"{title}: {why}")
             self._log.given_up(title, why)
-
-    def _announce(self) -> None:
-        """How the start-up went has been said, once; without anybody there is nothing to go on for."""
-        if self._outstanding == 0:
-            self._outstanding = -1
-            self.nobody = not self._ready()
-            self._log.all_started(self._ready(), self._asked, time.monotonic() - self._began, self._failures)
 
     def orphan_all(self) -> None:
         """The zygote is gone: its workers finish what they run, then they are replaced."""

@@ -18,7 +18,7 @@ from .worker_process import WorkerProcess
 from .workers import Workers
 from .zygote_process import ZygoteProcess
 
-BEAR_AGAIN_S = 1.0
+AGAIN_S = 1.0
 LOOK_S = 1.0
 FROZEN = 5  # looks; one answer takes two seconds at the worst, if the zygote has to end what a worker left
 LOADING = 60  # while it imports the app
@@ -35,7 +35,7 @@ class Host(Protocol):
 
     def on_lost(self, worker: WorkerProcess, how: str) -> None: ...
 
-    def place(self, claims: Iterable[Claim]) -> None: ...
+    def assign(self, claims: Iterable[Claim]) -> None: ...
 
 
 class ZygoteClient:
@@ -51,18 +51,18 @@ class ZygoteClient:
         )
         self._process: ZygoteProcess | None = None
         self._start_at: float | None = None  # when somebody who has to wait may be started
-        self._bear_at: float | None = None  # when to try again to have a zygote
+        self._another_at: float | None = None  # when to try again to have a zygote
         self._silence = Silence()
         self._ended = False
 
     @property
     def at(self) -> float | None:
         """When to look again."""
-        return min((at for at in (self._start_at, self._bear_at, self._silence.at) if at), default=None)
+        return min((at for at in (self._start_at, self._another_at, self._silence.at) if at), default=None)
 
     def look(self, now: float) -> None:
-        if self._bear_at and now >= self._bear_at:
-            self.bear()
+        if self._another_at and now >= self._another_at:
+            self.start_another()
         elif self._start_at and now >= self._start_at:
             self.start()
         if self._silence.look(now) and self._process and not self._process.is_traced():
@@ -77,14 +77,14 @@ class ZygoteClient:
         if zygote.identity:
             self._turn_loop.tell(zygote=zygote.identity)
 
-    def bear(self) -> None:
+    def start_another(self) -> None:
         """A new zygote, and workers from it; if none can be had now, it is tried again."""
-        self._bear_at = None
+        self._another_at = None
         try:
             self.adopt(self._start_zygote())
         except OSError as error:
             self._log.no_zygote(error)
-            self._bear_at = time.monotonic() + BEAR_AGAIN_S
+            self._another_at = time.monotonic() + AGAIN_S
         self.start()
 
     def start(self) -> None:
@@ -98,7 +98,7 @@ class ZygoteClient:
 
     def end(self) -> None:
         """Nobody is born any more."""
-        self._ended, self._start_at, self._bear_at = True, None, None
+        self._ended, self._start_at, self._another_at = True, None, None
 
     def close(self) -> None:
         """The zygote and everybody whom it has borne are gone."""
@@ -157,10 +157,10 @@ class ZygoteClient:
                 continue
             self._pool.unwatch(worker.handle)  # we are its parent now
             self._pool.watch(worker.handle, partial(self._on_orphan_gone, worker))
-            self._pool.place(worker.take_back())
+            self._pool.assign(worker.take_back())
             worker.hang_up()
         if not self._ended:
-            self.bear()
+            self.start_another()
 
     def _on_orphan_gone(self, worker: WorkerProcess, _: object) -> None:
         self._pool.unwatch(worker.handle)

@@ -45,9 +45,7 @@ def test_reports_that_do_not_fit_into_one_turn_go_in_several_and_one_that_fits_i
     monkeypatch.setattr(other, "turn", limited)
     turn_loop = turn_loop_of(other, pool, lease_s=30)
     turn_loop._number = 100  # behind the turns that were taken by hand
-    type = turn_loop._types.of("default")
-    turn_loop._held = {claim.id: (claim.fence, "command", type) for claim in claims}
-    turn_loop._load[type]["command"] = len(claims)
+    turn_loop._ledger.take(claims)
     outputs = [Output(b"x" * (LIMIT + 1 if n == 7 else LIMIT // 4)) for n in range(40)]
     turn_loop.report([
         Report(claim.id, claim.fence, "success", 1, 2, "w1", output=output)
