@@ -13,6 +13,7 @@ model      a job as values: what was asked for, its row, its claim, its report
 objects    a job as a JSON object
 ports      the second seam
 retry      when a failed job is tried again
+schedules  which instants a schedule names, what is decided of each
 specs      from what a caller asked for to a Spec
 times      times as people write them: `90s`, `2h`, `2031-05-01T09:00:00+02:00`
 tokens     tokens of the HTTP server
