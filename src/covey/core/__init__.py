@@ -7,6 +7,7 @@ clocks     instants that a clock which was ahead has written
 codec      JSON in and out, strict where a lenient codec would change a value on the way
 cron       cron expressions: which instants they name, in words
 endpoints  what is said over HTTP
+fingerprint  errors that are the same but for their numbers
 label      who ran a job, in one text
 machine    the rules of one job
 model      a job as values: what was asked for, its row, its claim, its report

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
+from .. import env
 from ..core import bodies, endpoints
 from ..core.endpoints import Endpoint
 from ..errors import Busy, CoveyError, InvalidInput, Unauthorized
@@ -20,8 +21,10 @@ from .notifier import Hub
 from .openapi import document, page
 from .readers import Readers
 from .request import Gone, HttpError, Receive, Request, Scope, Send, failed, route, written
+from .sessions import Sessions
 from .stream import Streams
 from .turn_batcher import Turner
+from .ui.site import Site
 
 THREADS = 4
 SAFETY = [  # on every answer
@@ -43,6 +46,9 @@ class App:
         names: Iterable[str] = (),
         is_local: bool = True,
         needs_token: bool = False,
+        needs_session: bool | None = None,
+        sessions: Sessions | None = None,
+        prefix: str = "",
     ) -> None:
         self._log = log
         self._desk = Desk(open, THREADS)
@@ -50,10 +56,25 @@ class App:
         self._hub = Hub(open, log)
         self._readers = Readers(open)
         self._verbs = Verbs(self._desk, self._readers, self._turner, self._hub)
-        self._boards = stream_board.Queues(open, self._hub, log), stream_board.Jobs(open, self._hub, log)
+        self._boards = (
+            stream_board.Queues(open, self._hub, log),
+            stream_board.Jobs(open, self._hub, log),
+            stream_board.Moments(open, self._hub, log),
+        )
         self._streams = Streams(self._readers, *self._boards)
         self._probes = Probes(self._desk, log)
         self._gatekeeper = Gatekeeper(self._desk, names=names, is_local=is_local, needs_token=needs_token)
+        self._prefix = prefix
+        self._site = Site(
+            sessions or Sessions(env.new_secret(), ""),
+            self._gatekeeper,
+            self._desk,
+            self._readers,
+            self._streams,
+            log,
+            prefix=prefix,
+            needs_session=needs_token if needs_session is None else needs_session,
+        )
 
     def stop_waiting(self) -> None:
         """Whoever waits for something is told that nothing has happened, and new ones do not wait."""
@@ -70,10 +91,15 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        request = Request(scope, receive)
+        request = Request(scope, receive, self._prefix)
         headers: list[tuple[str, str]] = []
         try:
-            endpoint, names = self._find(request)
+            self._gatekeeper.check_place(request)
+            segments = request.segments()
+            if self._site.owns(request, segments):
+                await self._site.serve(request, segments[0] == "ui", segments[1:], send)
+                return
+            endpoint, names = route(request.method, segments)
             if endpoint.stream:
                 await self._stream(endpoint, names, request, send)
                 return
@@ -102,10 +128,6 @@ class App:
         except Gone:
             return
         await self._send(send, request, status, value, headers)
-
-    def _find(self, request: Request) -> tuple[Endpoint, dict[str, str]]:
-        self._gatekeeper.check_place(request)
-        return route(request.method, request.segments())
 
     async def _call(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> Call:
         async def admit() -> Guest:

@@ -34,6 +34,14 @@ class Guest(Struct, frozen=True):
         return self.queues is None or queue in self.queues
 
 
+def refuse(guest: Guest, endpoint: Endpoint) -> None:
+    """Forbidden if that is not for him."""
+    if endpoint.role is not None and not tokens.may(guest.role, endpoint.role):
+        raise Forbidden(f"a token of the role {guest.role} may not do this; it takes {endpoint.role}")
+    if guest.queues is not None and not endpoint.scoped:
+        raise Forbidden("a token for some queues only may not do this; it takes one for all queues")
+
+
 class Gatekeeper:
     def __init__(self, desk: Desk, *, names: Iterable[str], is_local: bool, needs_token: bool) -> None:
         self._desk = desk
@@ -66,10 +74,7 @@ class Gatekeeper:
     async def admit(self, request: Request, endpoint: Endpoint) -> Guest:
         """Who asks; Unauthorized or Forbidden if that is nobody who may."""
         guest = await self._guest(request)
-        if endpoint.role is not None and not tokens.may(guest.role, endpoint.role):
-            raise Forbidden(f"a token of the role {guest.role} may not do this; it takes {endpoint.role}")
-        if guest.queues is not None and not endpoint.scoped:
-            raise Forbidden("a token for some queues only may not do this; it takes one for all queues")
+        refuse(guest, endpoint)
         return guest
 
     async def _guest(self, request: Request) -> Guest:
@@ -79,17 +84,38 @@ class Gatekeeper:
                 raise Unauthorized("a token is needed; pass it as `Authorization: Bearer …`")
             return Guest("admin")
         scheme, _, text = said.partition(" ")
-        found = tokens.parse(text.strip()) if scheme.lower() == "bearer" else None
+        return await self.guest_with(text.strip() if scheme.lower() == "bearer" else "")
+
+    async def guest_of(self, id: int) -> Guest | None:
+        """Whoever has once shown the token with that id, while it is valid."""
+        await self._read(KNOWN_S)
+        row = self._rows.get(id)
+        if row is None or tokens.state_of(row, self._at()) != "valid":
+            return None
+        return Guest(row.role, row.queues, row.id)
+
+    async def name_of(self, id: int) -> str:
+        """What that token is called."""
+        await self._read(KNOWN_S)
+        row = self._rows.get(id)
+        return "" if row is None else row.name
+
+    async def guest_with(self, text: str) -> Guest:
+        """Whoever shows that token."""
+        found = tokens.parse(text)
         await self._read(KNOWN_S)
         id, secret = found or (0, "")
         if id and id not in self._rows:  # made a moment ago, perhaps
             await asyncio.sleep(UNKNOWN_S - (time.monotonic() - self._read_at))
             await self._read(UNKNOWN_S)
         row = self._rows.get(id)
-        verdict = tokens.verdict(row, secret, self._now + int((time.monotonic() - self._read_at) * 1e6))
+        verdict = tokens.verdict(row, secret, self._at())
         if verdict != "ok" or row is None:
             raise Unauthorized(_WORDS.get(verdict, _WORDS["wrong"]))
         return Guest(row.role, row.queues, row.id)
+
+    def _at(self) -> int:
+        return self._now + int((time.monotonic() - self._read_at) * 1e6)
 
     async def _read(self, oldest_s: float) -> None:
         if time.monotonic() - self._read_at < oldest_s:

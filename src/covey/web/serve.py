@@ -20,6 +20,7 @@ from .asgi import App
 from .auth import is_loopback
 from .engine_threads import Open
 from .http_protocol import Careful
+from .sessions import Sessions
 
 BACKLOG = 1024
 KEEP_ALIVE_S = 75  # longer than the longest wait, so that a pool's connection is kept between two
@@ -109,6 +110,8 @@ def serve(
     *,
     names: Sequence[str] = (),
     needs_token: bool,
+    sessions: Sessions | None = None,
+    prefix: str = "",
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serves until INT or TERM, then answers what is under way and returns."""
@@ -117,7 +120,15 @@ def serve(
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each pool that waits has a connection
 
     async def run() -> None:
-        app = App(open, log, names=(*hosts, *names), is_local=is_loopback(hosts), needs_token=needs_token)
+        app = App(
+            open,
+            log,
+            names=(*hosts, *names),
+            is_local=is_loopback(hosts),
+            needs_token=needs_token,
+            sessions=sessions,
+            prefix=prefix,
+        )
         server = server_of(app, on_ready)
         try:
             await server.serve(sockets)

@@ -15,7 +15,7 @@ from ..errors import CoveyError, NotFound, StoreError
 from .auth import Guest
 from .readers import Readers
 from .request import Gone, HttpError, Request, Send
-from .stream_board import Board, Jobs, Queues, Shown, gone, shown_jobs
+from .stream_board import Board, Jobs, Moments, Queues, Shown, gone, shown_jobs
 
 if TYPE_CHECKING:
     from .api import Call
@@ -29,8 +29,8 @@ Frames = dict[str, bytes]  # by the event's name, and whose it is
 
 
 class Streams:
-    def __init__(self, readers: Readers, queues: Queues, jobs: Jobs) -> None:
-        self._readers, self._queues, self._jobs = readers, queues, jobs
+    def __init__(self, readers: Readers, queues: Queues, jobs: Jobs, moments: Moments) -> None:
+        self._readers, self._queues, self._jobs, self._moments = readers, queues, jobs, moments
         self._open: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -38,17 +38,26 @@ class Streams:
         self._closed = True
         for task in self._open:
             task.cancel()
-        for board in (self._queues, self._jobs):
+        for board in (self._queues, self._jobs, self._moments):
             board.stop()
 
     async def serve(self, call: Call, request: Request, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+        query: bodies.StreamQuery = call.query
+        subject = SomeJobs(self._jobs, self._readers, query.job) if query.job else Whole(self._queues)
+        await self._serve(subject, call, request, send, headers)
+
+    async def serve_changes(self, call: Call, request: Request, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+        """Only that something has changed, and nothing of what."""
+        await self._serve(Changes(self._moments), call, request, send, headers)
+
+    async def _serve(
+        self, subject: Subject, call: Call, request: Request, send: Send, headers: list[tuple[bytes, bytes]]
+    ) -> None:
         if self._closed:
             raise StoreError("the server is stopping; try again soon")
         if len(self._open) >= MOST:
             again = [("retry-after", "5")]
             raise HttpError(503, "too_many_streams", f"{MOST} streams are open already; close one first", again)
-        query: bodies.StreamQuery = call.query
-        subject = SomeJobs(self._jobs, self._readers, query.job) if query.job else Whole(self._queues)
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)
@@ -133,6 +142,25 @@ class Whole:
     def frames(self, guest: Guest) -> Frames:
         frames = {"queues": self.board.of(guest.queues)}
         return frames | {"event": self.board.event} if guest.queues is None else frames
+
+    def has_ended(self, guest: Guest) -> bool:
+        return False
+
+
+class Changes:
+    """That there is something new: whoever hears it asks for what he may see."""
+
+    def __init__(self, board: Moments) -> None:
+        self.board = board
+
+    def watched(self) -> AbstractContextManager[None]:
+        return self.board.watch()
+
+    async def look(self, guest: Guest) -> None:
+        await self.board.fresh()
+
+    def frames(self, guest: Guest) -> Frames:
+        return {"changed": self.board.number}
 
     def has_ended(self, guest: Guest) -> bool:
         return False

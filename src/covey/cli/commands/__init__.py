@@ -21,6 +21,7 @@ spawn          covey spawn, covey after
 status         covey status
 token          covey token
 tree           covey tree
+ui             covey ui
 wait           covey wait
 why            covey why
 worker_events  covey worker events
@@ -58,6 +59,7 @@ VERBS: Table = {
     "config": ("", "Settings of this queue."),
     "db": ("", "Look after the database."),
     "server": ("server", "Serve the queue over HTTP: workers in containers, on other hosts."),
+    "ui": ("ui", "Open the dashboard in a browser."),
     "doctor": ("doctor", "Check the installation and the queue."),
     "demo": ("demo", "See it work: a small queue from start to end."),
 }
