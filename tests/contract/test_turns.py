@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -184,24 +184,24 @@ def test_no_turns_are_no_answers(engine: Engine) -> None:
 # ── failures ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Broken(Engine):
-    """Cannot apply one report: a bug that one pool meets."""
+def broken(engine: Engine, bad: int) -> None:
+    """It cannot apply a report about that job: a bug that one pool meets."""
+    change = engine.store.complete
 
-    bad = 0
-
-    def _apply(self, turn: Turn, *rest: Any) -> int:
-        done = super()._apply(turn, *rest)
-        if any(each.id == self.bad for each in turn.reports):
+    def complete(pool: int, reports: Sequence[Report], now: int) -> Any:
+        done = change(pool, reports, now)
+        if any(each.id == bad for each in reports):
             raise KeyError("a bug")
         return done
+
+    engine.store.complete = complete  # type: ignore[method-assign]
 
 
 def test_one_turn_that_fails_spoils_none_of_the_others(engine: Engine, pools: list[HandPool]) -> None:
     made = [each.id for each in engine.enqueue([command() for _ in range(8)])]
     claims = [pool.claim_one() for pool in pools]
     engine = getattr(engine, "behind", engine)  # over HTTP: whoever is behind the server
-    engine.__class__ = Broken
-    engine.bad = claims[1].id  # type: ignore[attr-defined]
+    broken(engine, claims[1].id)
     answers = engine.turns([p.said(report(c, "success"), want=1) for p, c in zip(pools, claims, strict=True)])
     assert [type(answer) for answer in answers] == [Reply, CoveyError, Reply, Reply]
     assert str(answers[1]) == f"turn 2 of pool {pools[1].id} failed (KeyError: 'a bug')"

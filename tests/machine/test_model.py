@@ -305,10 +305,10 @@ def hunt(machine: type[RuleBasedStateMachine], changes: dict[str, Any], *, steps
 class NoFence(Engine):
     """Believes every report, however old."""
 
-    def _apply(self, turn: Turn, reply: Reply, now: int) -> int:
+    def turn(self, turn: Turn) -> Reply:
         rows = self.store.rows([each.id for each in turn.reports])
         turn.reports = [replace(each, fence=rows[each.id].fence) for each in turn.reports if each.id in rows]
-        return super()._apply(turn, reply, now)
+        return super().turn(turn)
 
 
 class ReapWhateverHappened(Engine):

@@ -283,7 +283,7 @@ class Backend(Client, Source, Protocol):
         """These jobs come into being with the run's success. How many there are of that run by now."""
         ...
 
-    def settle(self, job: int, pool: int, fence: int, outcome: RunOutcome, **fields: object) -> None:
+    def settle(self, /, job: int, pool: int, fence: int, outcome: RunOutcome, **fields: object) -> None:
         """The run is reported and the loan is over."""
         ...
 

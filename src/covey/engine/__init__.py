@@ -7,24 +7,23 @@ callers      jobs that end with whoever asked for them
 claims       what pools may take now
 db_copy      a queue moves to another database
 duties       housekeeping, a file a duty
-engine       the local engine
+engine       its parts, the ports passed on to them, enqueue and settings
 guests       an enqueue as a guest in somebody else's transaction
 health       whether all is well
 leftovers    files that a run leaves in the live directory when its pool is killed
+jobs         what a person may want of jobs: cancel, retry, edit, remove
 live_output  output of running jobs
 loans        jobs on loan
-pools        pools that are lost
-queues       which pending jobs may be claimed now
+pools        who is lost, and what becomes of what it held
+queues       rules of queues, set and obeyed
 reopen       a person wants an ended job after all
 reports      what turns report, and what their pools no longer have
 requests     enqueues and registrations with a name of their own
 sealing      a sealed queue
-siblings     what a running child may know of the others
 spawns       what a success asks for besides its result
-stopping     cancelled jobs whose processes are not gone
 tokens       tokens
 trees        what the ends of one transaction mean for the families of those that ended
-turn         the engine as a pool sees it
+turn         turns of pools, and waiting for the next
 views        what can be seen of a queue
 why          why a job is where it is
 """

@@ -1,15 +1,20 @@
-"""Pools that are lost: what they held is pending again."""
+"""Pools as the others see them: who is lost, and what becomes of what it held."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from ..core.machine import Signal, decide
+from ..core.model import Child
+from ..core.turn import Held, LostPool
 from ..env import failpoint
+from ..errors import LeaseLost
 from ..store.store import Store
+from . import leftovers
 from .again import repeated
 from .duties.duty import BATCH
+from .reports import Reports
 from .sealing import writing
 from .trees import Trees
 
@@ -19,53 +24,104 @@ REAP_WAIT_S = 0.2  # a pool that waits for a lock takes no turns meanwhile
 STILL_S = 1.5
 
 
-def reap(store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Random, reason: str | None = None) -> int:
-    """Everything that a lost pool held is pending again or released, at no cost. 0 if it lives after all.
+class Pools:
+    """Pools come and go. What one leaves behind is handed back."""
 
-    Busy if its last transaction is still open: of a host that was cut off in the middle of a turn, until the server
-    ends that session.
-    """
-    reaped = 0
-    while (page := _reap_page(store, pool, beat, clock, rng, reason)) is not None:
-        reaped += page
-        if page < BATCH:
-            break
-    if reaped:
-        store.ring("pool")
-        store.ring("end")
-    return reaped
+    def __init__(self, store: Store, clock: Callable[[], int], rng: Random, reports: Reports) -> None:
+        self._store = store
+        self._clock = clock
+        self._rng = rng
+        self._reports = reports
 
+    def pools(self) -> list[LostPool]:
+        return self._store.pools()
 
-@repeated
-def _reap_page(
-    store: Store, pool: int, beat: int, clock: Callable[[], int], rng: Random, reason: str | None
-) -> int | None:
-    """How many jobs were handed back; None if the pool lives."""
-    tail = f": {reason}" if reason else ""
-    with writing(store, wait_s=REAP_WAIT_S, still_s=STILL_S):
-        now = clock()
-        last = store.value("pool_beat", pool=pool)
-        if last is not None and last != beat:
-            return None
-        store.lock_queues()
-        ids = [row[0] for row in store.ask("held_page", pool=pool, limit=BATCH)]
-        store.lock_trees(ids)
-        trees = Trees(store, now, rng)
-        for row in store.rows(ids).values():
-            if row.pool != pool:
-                continue  # another one was faster
-            change = decide(row, Signal("pool_lost", error=reason), now, rng)
-            store.change(row, change, now)
-            if row.state == "cancelled":
-                trees.released(row)
-            elif change.ended:
-                trees.ended(row, change.state)
-            store.event("interrupted", now=now, job_id=row.id, pool=pool, text=LOST + tail)
-        trees.settle()
-        failpoint("reap.before_commit")
-        if last is not None:
-            # First of all the row goes: from now on the pool's own turns are answered "lost".
-            store.ask("workers_died", pool=pool, now=now, text=LOST + tail)
-            store.ask("remove_pool", pool=pool)
-            store.event("pool_lost", now=now, pool=pool, text=f"{len(ids)} jobs handed back{tail}")
-    return len(ids)
+    def orphaned_pools(self) -> list[int]:
+        """Pools that still hold jobs although their row is gone."""
+        return [row[0] for row in self._store.ask("held_without_pool")]
+
+    @repeated
+    def leave(self, pool: int) -> None:
+        """The pool is forgotten; whatever it still held is pending again."""
+        with writing(self._store):
+            now = self._clock()
+            self._store.lock_queues()
+            held = [Held(*row) for row in self._store.ask("held_by", pool=pool)]
+            trees = Trees(self._store, now, self._rng)
+            self._reports.strand(pool, held, trees)
+            trees.settle()
+            self._store.ask("remove_pool", pool=pool)
+            self._store.event("pool_stopped", now=now, pool=pool)
+            failpoint("leave.before_commit")
+        if held:
+            self._store.ring("pool")
+
+    @repeated
+    def stop_pools(self, pools: Sequence[int]) -> None:
+        """Each of these pools has been asked to finish what it runs and leave."""
+        with writing(self._store):
+            now = self._clock()
+            for pool in pools:
+                self._store.ask("request_stop", pool=pool, now=now)
+            failpoint("stop.before_commit")
+        self._store.ring("pool")
+
+    def failed_siblings(self, pool: int, job: int, fence: int) -> list[Child]:
+        """Of a child that this pool runs: the others of its parent that have ended otherwise than well by now.
+
+        The first 100, in the order of spawning. LeaseLost if that run is not the pool's any more: it is nobody else's
+        business.
+        """
+        row = self._store.row(job)
+        if row is None or row.pool != pool or fence not in (row.fence, row.fence - 1):
+            raise LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")
+        return [] if row.parent_id is None else self._store.failed_children(row.parent_id)
+
+    def reap(self, pool: int, beat: int, reason: str | None = None) -> int:
+        """Everything that a lost pool held is pending again or released, at no cost. 0 if it lives after all.
+
+        Busy if its last transaction is still open: of a host that was cut off in the middle of a turn, until the
+        server ends that session.
+        """
+        handed_back = 0
+        while (page := self._reap_page(pool, beat, reason)) is not None:
+            handed_back += page
+            if page < BATCH:
+                break
+        if handed_back:
+            self._store.ring("pool")
+            self._store.ring("end")
+        leftovers.sweep(self._store, leftovers.directory(self._store))
+        return handed_back
+
+    @repeated
+    def _reap_page(self, pool: int, beat: int, reason: str | None) -> int | None:
+        """How many jobs were handed back; None if the pool lives."""
+        store, tail = self._store, f": {reason}" if reason else ""
+        with writing(store, wait_s=REAP_WAIT_S, still_s=STILL_S):
+            now = self._clock()
+            last = store.value("pool_beat", pool=pool)
+            if last is not None and last != beat:
+                return None
+            store.lock_queues()
+            ids = [row[0] for row in store.ask("held_page", pool=pool, limit=BATCH)]
+            store.lock_trees(ids)
+            trees = Trees(store, now, self._rng)
+            for row in store.rows(ids).values():
+                if row.pool != pool:
+                    continue  # another one was faster
+                change = decide(row, Signal("pool_lost", error=reason), now, self._rng)
+                store.change(row, change, now)
+                if row.state == "cancelled":
+                    trees.released(row)
+                elif change.ended:
+                    trees.ended(row, change.state)
+                store.event("interrupted", now=now, job_id=row.id, pool=pool, text=LOST + tail)
+            trees.settle()
+            failpoint("reap.before_commit")
+            if last is not None:
+                # First of all the row goes: from now on the pool's own turns are answered "lost".
+                store.ask("workers_died", pool=pool, now=now, text=LOST + tail)
+                store.ask("remove_pool", pool=pool)
+                store.event("pool_lost", now=now, pool=pool, text=f"{len(ids)} jobs handed back{tail}")
+        return len(ids)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 
 from msgspec import Struct
 
@@ -15,18 +15,18 @@ from .. import settings as config
 from ..core import clocks
 from ..core.model import ENDED, KINDS, Kind, Report
 from ..core.ports import Listener
-from ..core.turn import Capacity, Held, LostPool, PendingWork, PoolInfo, Registered, Reply, Turn
+from ..core.turn import Capacity, Held, PendingWork, PoolInfo, Registered, Reply, Turn
 from ..env import failpoint
 from ..errors import CoveyError, InvalidInput, Refused, Undone
 from ..store.postgres.store import Taken
 from ..store.ready import Sought
-from ..store.sqlite.sharing import follow
+from ..store.store import Store
 from ..store.turn_state import Instants, TurnState
 from . import duties, leftovers, requests, sealing
 from .again import repeated
 from .claims import Claims, most_of
 from .duties.duty import BATCH
-from .pools import STILL_S, reap
+from .pools import STILL_S
 from .queues import Lanes
 from .reports import Reports, plain_only
 from .sealing import writing
@@ -53,16 +53,15 @@ class Common(Struct):
     changed: bool = False  # whether somebody's report may have cancelled what another one runs
 
 
-class Turns(Reports):
-    """The Source half of the engine."""
+class Turns:
+    """What pools do again and again: take a turn, wait for the next."""
 
-    is_served = False
-    longest_wait_s = 1.0
-    look_s = 0.5
-
-    database_id: str
-
-    def _listeners_init(self) -> None:
+    def __init__(self, store: Store, clock: Callable[[], int], rng: Random, database_id: str, reports: Reports) -> None:
+        self.store = store
+        self.clock = clock
+        self.rng = rng
+        self.database_id = database_id
+        self._apply, self._unknown, self._reconcile = reports.apply, reports.unknown, reports.reconcile
         self._ear: Listener | None = None
         self._listening = threading.Lock()
         self._deaf = False
@@ -72,7 +71,7 @@ class Turns(Reports):
         self._duties_at = 0
         self._usual_until = 0
 
-    def _listeners_close(self) -> None:
+    def close(self) -> None:
         if self._ear:
             self._ear.close()
             self._ear = None
@@ -84,8 +83,9 @@ class Turns(Reports):
         pool, stored = self._register(info)
         settings = config.effective(stored)
         self._polls = settings["poll_seconds"], settings["max_poll_seconds"]
-        leftovers.sweep(self.store, self._live())
-        return Registered(pool, self.database_id, settings, self._live())
+        live = leftovers.directory(self.store)
+        leftovers.sweep(self.store, live)
+        return Registered(pool, self.database_id, settings, live)
 
     @repeated
     def _register(self, info: PoolInfo) -> tuple[int, dict[str, str]]:
@@ -101,42 +101,6 @@ class Turns(Reports):
             settings = {key: value for key, value in self.store.ask("config") if key in config.SETTINGS}
             failpoint("register.before_commit")
         return pool, settings
-
-    def _live(self) -> str:
-        if not self.store.dialect.side:
-            return ""
-        live = os.path.join(self.store.dialect.side, "live")
-        os.makedirs(live, exist_ok=True)
-        follow(live, os.stat(self.store.dialect.side))
-        return live
-
-    @repeated
-    def leave(self, pool: int) -> None:
-        """The pool is forgotten; whatever it still held is pending again."""
-        with writing(self.store):
-            now = self.clock()
-            self.store.lock_queues()
-            held = [Held(*row) for row in self.store.ask("held_by", pool=pool)]
-            trees = Trees(self.store, now, self.rng)
-            self._strand(pool, held, trees)
-            trees.settle()
-            self.store.ask("remove_pool", pool=pool)
-            self.store.event("pool_stopped", now=now, pool=pool)
-            failpoint("leave.before_commit")
-        if held:
-            self.store.ring("pool")
-
-    def pools(self) -> list[LostPool]:
-        return self.store.pools()
-
-    def reap(self, pool: int, beat: int, reason: str | None = None) -> int:
-        handed_back = reap(self.store, pool, beat, self.clock, self.rng, reason)
-        leftovers.sweep(self.store, self._live())
-        return handed_back
-
-    def orphaned_pools(self) -> list[int]:
-        """Pools that still hold jobs although their row is gone."""
-        return [row[0] for row in self.store.ask("held_without_pool")]
 
     # ── a turn ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

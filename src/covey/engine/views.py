@@ -46,30 +46,27 @@ Ref = str | int
 
 
 class Views:
-    """The reading half of the Client."""
+    """What can be seen of jobs, queues and pools."""
 
-    store: Store
-    clock: Callable[[], int]
-    database_id: str
-
-    def _id(self, ref: Ref) -> int:
-        raise NotImplementedError
+    def __init__(self, store: Store, clock: Callable[[], int]) -> None:
+        self._store = store
+        self._clock = clock
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def job(self, ref: Ref) -> JobView:
-        found = self.jobs(Filter(ids=(self._id(ref),), limit=1)).jobs
+        found = self.jobs(Filter(ids=(id_of(self._store, ref),), limit=1)).jobs
         if not found:
             raise NotFound(f"no job {str(ref)!r}; `covey list` shows what there is")
-        return live_output.with_info(self.store, found[0])
+        return live_output.with_info(self._store, found[0])
 
     def jobs_of(self, refs: Sequence[str]) -> dict[str, JobView]:
         """Those of these jobs that are there, by the id or key as it was given."""
         keys = [ref for ref in refs if not ref.isdecimal() and check.is_unicode(ref)]
-        keyed: dict[str, int] = dict(self.store.ask("ids_of_keys", keys=json.dumps(keys))) if keys else {}
+        keyed: dict[str, int] = dict(self._store.ask("ids_of_keys", keys=json.dumps(keys))) if keys else {}
         ids = {ref: int(ref) if ref.isdecimal() and len(ref) < 19 else keyed.get(ref) for ref in refs}
         wanted = json.dumps([id for id in ids.values() if id is not None])
-        found = {row[0]: _job(row) for row in self.store.views(["where_ids"], len(ids), ids=wanted)}
+        found = {row[0]: _job(row) for row in self._store.views(["where_ids"], len(ids), ids=wanted)}
         return {ref: found[id] for ref, id in ids.items() if id is not None and id in found}
 
     def jobs(self, wanted: Filter) -> Page:
@@ -77,10 +74,15 @@ class Views:
         if not 1 <= wanted.limit <= 10_000:
             raise InvalidInput(f"limit {wanted.limit}: from 1 to 10,000")
         where, params = _conditions(wanted)
-        rows = self.store.views(where, wanted.limit + 1, **params)
+        rows = self._store.views(where, wanted.limit + 1, **params)
         more = len(rows) > wanted.limit
         jobs = [_job(row) for row in rows[: wanted.limit]]
         return Page(jobs, jobs[-1].id if more else None)
+
+    def newest_id(self) -> int:
+        """The highest id in the table, 0 when it is empty: how far a sweep has to go."""
+        page = self.jobs(Filter(limit=1)).jobs
+        return page[0].id if page else 0
 
     def tree(self, ref: Ref, limit: int = 50, after: int | None = None) -> Branch:
         """A job and one page of its children. Keyset paging: the first page of 100,000 costs as much as that of 100."""
@@ -88,12 +90,12 @@ class Views:
             raise InvalidInput(f"limit {limit}: from 1 to 10,000")
         job = self.job(ref)
         last = -1 if after is None else after
-        rows = self.store.views(["where_parent"], limit + 1, "j.child_no", parent=job.id, after=last)
+        rows = self._store.views(["where_parent"], limit + 1, "j.child_no", parent=job.id, after=last)
         children = [_job(row) for row in rows[:limit]]
         return Branch(job, children, children[-1].child_no if len(rows) > limit else None)
 
     def history(self, ref: Ref) -> list[Attempt]:
-        return [_attempt(row) for row in self.store.ask("attempts_of", id=self._id(ref))]
+        return [_attempt(row) for row in self._store.ask("attempts_of", id=id_of(self._store, ref))]
 
     def wait_for(self, ids: Sequence[int], timeout_s: float | None, *, any_of: bool = False) -> bool:
         """True when all (or any) have ended; a pruned job has. Looks once a second, and whenever the bell rings."""
@@ -121,29 +123,29 @@ class Views:
     def listen(self, bell: Bell = "end") -> Listener | None:
         """Hears when jobs end, or when there is something for pools; None where no bell can be hung."""
         try:
-            return self.store.listen(bell)
+            return self._store.listen(bell)
         except OSError:
             return None
 
     def ended(self, ids: Sequence[int]) -> set[int]:
         """Those of them that have ended; a job that is no longer there has."""
-        states: dict[int, str] = dict(self.store.ask("states_of", ids=json.dumps(list(ids))))
+        states: dict[int, str] = dict(self._store.ask("states_of", ids=json.dumps(list(ids))))
         return {id for id in ids if id not in states or states[id] in ENDED}
 
     def outcomes(self, parent: int) -> str:
         """How the children of a join have ended, as JSON."""
-        return self.store.outcomes(parent)
+        return self._store.outcomes(parent)
 
     def within(self, limit_s: float) -> AbstractContextManager[None]:
         """What is asked in the block only reads, and raises TooLong when it has taken so many seconds in all."""
-        return self.store.dialect.within(limit_s)
+        return self._store.dialect.within(limit_s)
 
     def queues_of(self, refs: Sequence[str]) -> dict[str, str]:
         """The queue of each job, by its id or key as it was given, of those that are there."""
         ids = {ref: int(ref) for ref in refs if ref.isdecimal() and len(ref) < 19}
         keys = [ref for ref in refs if not ref.isdecimal()]
-        found: dict[int, str] = dict(self.store.ask("queues_of_ids", ids=json.dumps(list(ids.values()))))
-        keyed: dict[str, str] = dict(self.store.ask("queues_of_keys", keys=json.dumps(keys))) if keys else {}
+        found: dict[int, str] = dict(self._store.ask("queues_of_ids", ids=json.dumps(list(ids.values()))))
+        keyed: dict[str, str] = dict(self._store.ask("queues_of_keys", keys=json.dumps(keys))) if keys else {}
         return keyed | {ref: found[id] for ref, id in ids.items() if id in found}
 
     def why(self, ref: Ref) -> Why:
@@ -151,19 +153,19 @@ class Views:
         job = self.job(ref)
         ahead = 0
         if job.state == "pending":
-            (priority, seq), *_ = self.store.ask("place", id=job.id)
-            ahead = self.store.value("position", queue=job.queue, priority=priority, seq=seq, id=job.id)
+            (priority, seq), *_ = self._store.ask("place", id=job.id)
+            ahead = self._store.value("position", queue=job.queue, priority=priority, seq=seq, id=job.id)
         queue = next((q for q in self._queues({}) if q.name == job.queue), None)
         events = self.events(job.id, limit=5)
         kin = self._kin(job, queue)
-        return explain(job, self.history(job.id), queue, self.pool_views(), events, ahead, self.clock(), kin)
+        return explain(job, self.history(job.id), queue, self.pool_views(), events, ahead, self._clock(), kin)
 
     def _kin(self, job: JobView, queue: QueueView | None) -> Kin:
-        ask = self.store.ask
+        ask = self._store.ask
         if job.state == "waiting":
             return Kin(children=[row[0] for row in ask("unfinished_children", parent=job.id, limit=NAMED + 1)])
         if job.state == "blocked" and job.parent_id is not None:
-            return Kin(before=self.store.value("earlier_child", parent=job.parent_id, before=job.child_no))
+            return Kin(before=self._store.value("earlier_child", parent=job.parent_id, before=job.child_no))
         if job.state == "blocked":
             return Kin(roots=[(root, outcome) for root, outcome in ask("roots_waited_for", id=job.id, limit=100)])
         if job.state != "pending" or queue is None or not (queue.serial or queue.concurrency):
@@ -174,32 +176,32 @@ class Views:
     def events(self, ref: Ref | None = None, limit: int = 100) -> list[Event]:
         """The latest, newest first."""
         if ref is None:
-            rows = self.store.ask("events", limit=limit)
+            rows = self._store.ask("events", limit=limit)
         else:
-            rows = self.store.ask("events_of_job", id=self._id(ref), limit=limit)
+            rows = self._store.ask("events_of_job", id=id_of(self._store, ref), limit=limit)
         return [_event(row) for row in rows]
 
     def pool_events(self, pool: int | None = None, *, after: int = 0, limit: int = 100) -> list[Event]:
         """What happened to pools and workers, newest first."""
-        return [_event(row) for row in self.store.ask("events_of_pools", pool=pool, after=after, limit=limit)]
+        return [_event(row) for row in self._store.ask("events_of_pools", pool=pool, after=after, limit=limit)]
 
     # ── the whole ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     @repeated
     def status(self) -> Status:
-        with self.store.snapshot():
+        with self._store.snapshot():
             counts = self._counts()
             queues = self._queues(counts)
             pools = self.pool_views()
-            (database_id, schema, sealed), *_ = self.store.ask("meta")
-            oldest = self.store.value("oldest_pending")
-            next_run_at = self.store.instants().due_at
-            orphans = self.store.value("orphans")
-            waiting = self.store.ask("ready_lanes", queues=None, kinds=json.dumps(KINDS))
-            stranded = self.store.ask("stranded", limit=health.MOST_NAMES + 1)
-            stored: dict[str, str] = dict(self.store.ask("config"))
-            now = self.clock()
-            ahead = self.store.ask("ahead", ahead=now + SLACK, late=now + duties.PERIOD + SLACK)
+            (database_id, schema, sealed), *_ = self._store.ask("meta")
+            oldest = self._store.value("oldest_pending")
+            next_run_at = self._store.instants().due_at
+            orphans = self._store.value("orphans")
+            waiting = self._store.ask("ready_lanes", queues=None, kinds=json.dumps(KINDS))
+            stranded = self._store.ask("stranded", limit=health.MOST_NAMES + 1)
+            stored: dict[str, str] = dict(self._store.ask("config"))
+            now = self._clock()
+            ahead = self._store.ask("ahead", ahead=now + SLACK, late=now + duties.PERIOD + SLACK)
         totals: dict[str, int] = {state: sum(per.get(state, 0) for per in counts.values()) for state in STATES}
         living = [pool for pool in pools if is_alive(pool)]
         findings = health.examine(
@@ -209,7 +211,7 @@ class Views:
         if sealed:
             findings = [sealing.finding(sealed)]  # the rest is no longer this queue's concern
         return Status(
-            database=self.store.dialect.url,
+            database=self._store.dialect.url,
             database_id=database_id,
             schema=schema,
             durability=stored.get("durability", "full"),
@@ -227,17 +229,17 @@ class Views:
 
     def disk(self) -> list[Finding]:
         """What is wrong with the room on the disks of this host; a broken one stores nothing."""
-        return health.disk(getattr(self.store.dialect, "path", ""), self.store.dialect.side)
+        return health.disk(getattr(self._store.dialect, "path", ""), self._store.dialect.side)
 
     @repeated
     def queues(self) -> list[QueueView]:
-        with self.store.snapshot():
+        with self._store.snapshot():
             return self._queues(self._counts())
 
     @repeated
     def counts(self) -> Counts:
         """How many jobs of each queue are in each state. Every row is looked at."""
-        with self.store.snapshot():
+        with self._store.snapshot():
             return self._counts()
 
     def counted_queues(self, counts: Counts) -> list[QueueView]:
@@ -246,23 +248,23 @@ class Views:
 
     def moment(self) -> Any:
         """As long as it is the same, nobody else has written anything. It need not differ when it could."""
-        return self.store.value("moment")
+        return self._store.value("moment")
 
     def pool_views(self) -> list[PoolView]:
-        now = self.clock()
+        now = self._clock()
         workers: dict[int, list[WorkerState]] = {}
-        for pool, name, kind, state, pid, ticks, started_at, *rest in self.store.ask("worker_rows"):
+        for pool, name, kind, state, pid, ticks, started_at, *rest in self._store.ask("worker_rows"):
             workers.setdefault(pool, []).append(WorkerState(name, kind, state, pid, ticks, started_at, *rest))
-        return [_pool(row, workers.get(row[0], []), now) for row in self.store.ask("pool_rows")]
+        return [_pool(row, workers.get(row[0], []), now) for row in self._store.ask("pool_rows")]
 
     def _counts(self) -> Counts:
         counts: Counts = {}
-        for queue, state, count in self.store.ask("counts"):
+        for queue, state, count in self._store.ask("counts"):
             counts.setdefault(queue, {})[state] = count
         return counts
 
     def _queues(self, counts: Counts) -> list[QueueView]:
-        now = self.clock()
+        now = self._clock()
         return [
             QueueView(
                 name=name,
@@ -273,8 +275,20 @@ class Views:
                 max_depth=max_depth,
                 counts=counts.get(name, {}),
             )
-            for name, paused_at, resume_at, serial, concurrency, max_depth in self.store.ask("queues")
+            for name, paused_at, resume_at, serial, concurrency, max_depth in self._store.ask("queues")
         ]
+
+
+def id_of(store: Store, ref: Ref) -> int:
+    """The id behind an id or a key."""
+    text = str(ref)
+    if text.isdecimal():
+        return int(text) if len(text) < 19 else -1
+    check.check_refs([text])
+    id = store.value("id_of_key", key=text)
+    if id is None:
+        raise NotFound(f"no job with the key {text!r}; `covey list` shows what there is")
+    return int(id)
 
 
 def _conditions(wanted: Filter) -> tuple[list[str], dict[str, Any]]:
