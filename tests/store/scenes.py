@@ -205,8 +205,7 @@ def working(place: Place) -> Work:
 def take_turn(place: Place, known: Work) -> None:
     """The pool's next turn: three results, and room for two more."""
     engine, (pool, (done, failed, back)) = place.open(), known
-    last = engine.store.value("pool_for_turn", pool=pool)
-    assert last is not None
+    last = engine.store.look_at_pools([pool])[pool].turn_no
     engine.turn(
         Turn(
             pool=pool,
