@@ -151,8 +151,8 @@ BUGS = [
     Planted(
         "a worker's end is left to its zygote to tell",
         "pool/zygote_client.py",
-        "                self._pool.watch(worker.handle, partial(self._on_gone, worker))",
-        "                pass",
+        "            self._pool.watch(worker.handle, partial(self._on_gone, worker))",
+        "            pass",
         "processes/test_zygote.py",
         "below_a_frozen",
     ),

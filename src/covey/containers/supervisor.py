@@ -29,7 +29,18 @@ from ..pool.main import log_file
 from ..pool.reaper import Reaper
 from ..system.process import Parent, signal_pipe
 from .docker import Calls, Container, Docker
-from .launch import DATABASE, OWNER, ContainerOptions, arguments, container_name, is_orphan, orphans, owner, rows_of
+from .launch import (
+    DATABASE,
+    OWNER,
+    ContainerOptions,
+    arguments,
+    container_name,
+    is_orphan,
+    owner,
+    reap,
+    remove_orphans,
+    rows_of,
+)
 from .worker_container import WorkerContainer, WorkerContainers
 
 LOOK_S = 5.0
@@ -60,24 +71,6 @@ def run(source: Source, docker: Docker, options: ContainerOptions) -> int:
     finally:
         if log.file:
             log.file.close()
-
-
-def remove_orphans(docker: Docker, source: Source, log: Log) -> list[str]:
-    """Containers of lost supervisors of this host are gone, and their jobs are handed back. Their names."""
-    found = [container.name for container in orphans(docker, source.database_id)]
-    if found:
-        docker.remove(found)
-        log.containers_removed(found)
-        for name in found:
-            reap(source, name, "its container was removed: the supervisor that had started it was lost")
-    return found
-
-
-def reap(source: Source, name: str, reason: str) -> bool:
-    """The pool of a dead container is reaped; False if it has to be tried again, as a beat was still on its way."""
-    for pool in rows_of(source.pools(), name):
-        source.reap(pool.id, pool.beat, reason)
-    return not rows_of(source.pools(), name)
 
 
 class Supervisor:
@@ -296,16 +289,20 @@ class Supervisor:
             container = seen.get(worker.container)
             if container is None and worker.started_at < looked_at:
                 self._gone(worker, "its container was removed")
-            elif container is not None and container.ended:
-                # The engine never forgets an OOM kill inside; one of long ago did not end the container.
-                had_oom = worker.oom_at is not None and looked_at - worker.oom_at > OOM_S
-                self._gone(worker, container.exit_reason(had_oom=had_oom), container)
-            elif container is not None and container.oom_killed and worker.oom_at is None:
-                worker.oom_at = looked_at
+            elif container is not None:
+                self._judge(worker, container, looked_at)
         known = self._workers.by_container()
         strangers = [each.name for each in seen.values() if self._is_stray(each, known)]
         if strangers:
             self._remove(strangers, "its container was removed: the supervisor that had started it was lost")
+
+    def _judge(self, worker: WorkerContainer, container: Container, looked_at: float) -> None:
+        if container.ended:
+            # The engine never forgets an OOM kill inside; one of long ago did not end the container.
+            had_oom = worker.oom_at is not None and looked_at - worker.oom_at > OOM_S
+            self._gone(worker, container.exit_reason(had_oom=had_oom), container)
+        elif container.oom_killed and worker.oom_at is None:
+            worker.oom_at = looked_at
 
     def _is_stray(self, container: Container, known: dict[str, WorkerContainer]) -> bool:
         """Of a lost supervisor, or of ours and out of its place: a start that we had given up may come late."""

@@ -105,10 +105,9 @@ class TypeDispatcher:
             return 0
         workers = self._working_below(most, first)
         sent = 0
+        task, kind, queue = first.task, first.kind, first.queue if self._type else None
         for claim in claims:
-            if claim.task != first.task or claim.kind != first.kind or not workers:
-                break
-            if self._type and claim.queue != first.queue:
+            if claim.task != task or claim.kind != kind or not workers or (queue and claim.queue != queue):
                 break
             worker = min(workers, key=_load)
             self._serial += 1

@@ -55,14 +55,19 @@ class Watchdog:
         wanted = {each.serial for each in worker.assignments.values() if each.claim.id in ids and not each.stop}
         if not wanted:
             return
-        back = worker.take_back() if worker.kind != "async" and len(worker.assignments) > 1 else []
+        if worker.kind != "async" and len(worker.assignments) > 1:
+            self._drop_unreceived(worker, ids)
+        left = [each.claim for each in worker.assignments.values() if each.serial in wanted]
+        self.cancels |= {(claim.id, claim.fence) for claim in left}
+        self.at = time.monotonic()
+
+    def _drop_unreceived(self, worker: WorkerProcess, ids: set[int]) -> None:
+        """Those of the jobs that lie in its socket are done with; the others are sent anew."""
+        back = worker.take_back()
         for claim in back:
             if claim.id in ids:
                 self._results.cancelled(claim)
         self._dispatcher.assign(claim for claim in back if claim.id not in ids)
-        left = [each.claim for each in worker.assignments.values() if each.serial in wanted]
-        self.cancels |= {(claim.id, claim.fence) for claim in left}
-        self.at = time.monotonic()
 
     def look_by(self, at: float) -> None:
         """The next look comes no later than that."""

@@ -118,23 +118,29 @@ class ZygoteClient:
             self._silence.heard(None)
             self._turn_loop.tell(zygote=(message.pid, message.ticks))
         elif isinstance(message, messages.Forked):
-            self._silence.heard(message.name)
-            worker = self._workers.born(message)
-            if worker and worker.handle is not None:
-                self._pool.watch(worker.handle, partial(self._on_gone, worker))
-            elif worker:  # gone already
-                self._silence.owes(worker.name, time.monotonic())
+            self._on_forked(message)
         elif isinstance(message, messages.NotForked):
             self._silence.heard(message.name)
             if unborn := self._workers.by_name.get(message.name):
                 self._pool.on_lost(unborn, message.error)
         else:
-            worker = self._workers.by_pid(message.pid)
-            self._silence.heard(worker.name if worker else None)
-            if worker:
-                if message.status == 0 and worker.state == "ready" and not worker.retiring:
-                    worker.retiring = "it asked to be replaced"
-                self._pool.on_lost(worker, describe(message.status))
+            self._on_exited(message)
+
+    def _on_forked(self, told: messages.Forked) -> None:
+        self._silence.heard(told.name)
+        worker = self._workers.born(told)
+        if worker and worker.handle is not None:
+            self._pool.watch(worker.handle, partial(self._on_gone, worker))
+        elif worker:  # gone already
+            self._silence.owes(worker.name, time.monotonic())
+
+    def _on_exited(self, told: messages.Exited) -> None:
+        worker = self._workers.by_pid(told.pid)
+        self._silence.heard(worker.name if worker else None)
+        if worker:
+            if told.status == 0 and worker.state == "ready" and not worker.retiring:
+                worker.retiring = "it asked to be replaced"
+            self._pool.on_lost(worker, describe(told.status))
 
     def _on_gone(self, worker: WorkerProcess, _: object) -> None:
         """It has ended; what that means is for its zygote to say, once it has ended what is left of it."""

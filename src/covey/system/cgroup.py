@@ -152,21 +152,19 @@ def memory_events() -> str | None:
             mounts = [line.split() for line in file if " - cgroup" in line]
     except OSError:
         return None
-    for number, controllers, mine in groups:
-        version = "cgroup2" if number == "0" and not controllers else "cgroup"
-        if version == "cgroup" and "memory" not in controllers.split(","):
-            continue
-        name = "memory.events" if version == "cgroup2" else "memory.oom_control"
-        for fields in mounts:
-            root, point, kind, options = fields[3], fields[4], *fields[fields.index("-") + 1 :: 2]
-            if kind != version or (version == "cgroup" and "memory" not in options.split(",")):
-                continue
-            # A container may have been shown only its own part of the tree.
-            below = mine.removeprefix(root.rstrip("/")) if mine.startswith(root) else ""
-            path = os.path.join(point, below.strip("/"), name)
-            if os.access(path, os.R_OK):
-                return path
-    return None
+    counts_memory = [group for group in groups if group[:2] == ["0", ""] or "memory" in group[1].split(",")]
+    found = (_memory_file(controllers, mine, fields) for _, controllers, mine in counts_memory for fields in mounts)
+    return next((path for path in found if path and os.access(path, os.R_OK)), None)
+
+
+def _memory_file(controllers: str, mine: str, mount: list[str]) -> str | None:
+    """Where our group's count stands in this mount; None if the mount shows other things. A line of mountinfo."""
+    root, point, kind, options = mount[3], mount[4], *mount[mount.index("-") + 1 :: 2]
+    if kind != ("cgroup" if controllers else "cgroup2") or (controllers and "memory" not in options.split(",")):
+        return None
+    # A container may have been shown only its own part of the tree.
+    below = mine.removeprefix(root.rstrip("/")) if mine.startswith(root) else ""
+    return os.path.join(point, below.strip("/"), "memory.oom_control" if controllers else "memory.events")
 
 
 def killed_for_memory(path: str) -> int:

@@ -134,9 +134,8 @@ def _silent(pool: PoolView) -> Reaped:
 def _reap_containers(engine: Engine, log: Log, *, dry_run: bool) -> list[ContainersReaped]:
     """Those of lost supervisors are gone, in every container engine that answers."""
     from ...containers.docker import ENGINES, Docker
-    from ...containers.launch import orphans
+    from ...containers.launch import orphans, remove_orphans
     from ...containers.secret import sweep
-    from ...containers.supervisor import remove_orphans
     from ...errors import ContainerError
 
     found = []
