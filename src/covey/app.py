@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from .arguments import encode
 from .connection import Connection, absolute
+from .core.options import CommandOptions, command_options
 from .core.specs import shell_spec, task_spec
 from .errors import InvalidInput
 from .job import Job
-from .options import JobOptions, job_options
 from .task import Task, TaskDecorator
 from .transaction import Transaction, submit
 
@@ -44,33 +44,20 @@ class Covey:
             raise InvalidInput(f"app.enqueue takes a task's name; call {name.name}.enqueue(…) instead")
         if (task := self.tasks.get(name)) is not None:
             return task.enqueue(*args, **kwargs)
-        spec = task_spec(
-            name,
-            settings=self._connection.settings(),
-            args=encode(name, args, kwargs) if args or kwargs else None,
-        )
+        spec = task_spec(name, args=encode(name, args, kwargs) if args or kwargs else None)
         return submit(self._connection, (spec,))[0]
 
     def shell(
         self,
         command: str | Sequence[str],
         *,
-        cwd: str | os.PathLike[str] | None = None,
-        env: Mapping[str, str] | None = None,
-        keep_background: bool = False,
         tx: object = None,
-        **options: Unpack[JobOptions],
+        **options: Unpack[CommandOptions],
     ) -> Job[None]:
         """A job that runs the command (a line for the shell, or a list of words) in ``cwd``, else here, is on disk."""
-        spec = shell_spec(
-            command,
-            settings=self._connection.settings(),
-            env=env,
-            cwd=_here() if cwd is None else absolute(os.fspath(cwd)),
-            keep_background=keep_background,
-            **job_options(options),
-        )
-        return submit(self._connection, (spec,), tx)[0]
+        words = command_options(options)
+        words["cwd"] = absolute(words["cwd"]) if "cwd" in words else _here()
+        return submit(self._connection, (shell_spec(command, **words),), tx)[0]
 
     def job(self, ref: int | str) -> Job[Any]:
         """The job with that id or key; NotFound if there is none."""

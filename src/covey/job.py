@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, cast
 
 from .errors import JobFailed, Refused, StillStopping, WaitTimeout
 
@@ -26,10 +25,7 @@ class SpecSource(Protocol):
     @property
     def connection(self) -> Connection: ...
 
-    @property
-    def options(self) -> Mapping[str, Any]: ...
-
-    def spec(self, args: str | None, settings: Mapping[str, Any] | None = None) -> Spec: ...
+    def spec(self, args: str | None) -> Spec: ...
 
 
 class Call(Generic[R_co]):

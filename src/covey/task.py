@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
-from . import settings as config
 from .arguments import Arguments, check_function
-from .core.check import check_spec
-from .core.specs import task_spec
+from .core.options import JobOptions, TaskOptions, job_options, task_options
+from .core.specs import check_spec, task_spec
 from .errors import InvalidInput
 from .job import Call, Job
-from .options import JobOptions, TaskOptions, job_options, task_options
 from .transaction import Transaction, asubmit, submit
 from .worker.context import Children, Context
 
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-DEFAULTS = config.effective({}, {})
-
 
 class Variant(Generic[P, R]):
     """A task together with how its next jobs are to be run. Made by ``task.using(…)``."""
@@ -37,7 +33,7 @@ class Variant(Generic[P, R]):
         self.connection = connection
         self._given = given
         self._tx = tx
-        self._template: tuple[Mapping[str, Any], Spec] | None = None
+        self._template: Spec | None = None
 
     def using(self, *, tx: object = None, **options: Unpack[JobOptions]) -> Variant[P, R]:
         """The same task with these options; what is not named stays as it was.
@@ -67,24 +63,17 @@ class Variant(Generic[P, R]):
         """All of the calls are on disk, in order, or none is. What a call was made with wins over what this one has."""
         return submit(self.connection, [self._spec_of(call) for call in calls], self._tx)
 
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """What was said of the task and of this variant of it, in the words of a Spec."""
-        return self.task.defaults | self._given if self._given else self.task.defaults
-
     def takes(self, name: str) -> bool:
         """Whether the function has a parameter of that name, or takes any."""
         return self.task.arguments.takes(name)
 
-    def spec(self, args: str | None, settings: Mapping[str, Any] | None = None) -> Spec:
-        """The request to run it with these arguments (JSON text). Without settings, the queue is asked for them."""
-        settings = self.connection.settings() if settings is None else settings
-        if self._template is None or self._template[0] is not settings:
-            self._template = settings, self._make_template(settings)
-        template = self._template[1]
-        return template if args is None else replace(template, args=args)
+    def spec(self, args: str | None) -> Spec:
+        """The request to run it with these arguments (JSON text)."""
+        if self._template is None:
+            self._template = self._make_template()
+        return self._template if args is None else replace(self._template, args=args)
 
-    def _make_template(self, settings: Mapping[str, Any]) -> Spec:
+    def _make_template(self) -> Spec:
         task = self.task
         if task.name.startswith("__main__."):
             raise InvalidInput(
@@ -92,7 +81,7 @@ class Variant(Generic[P, R]):
                 "as in `from tasks import app`"
             )
         joins = task.joined is not None
-        return task_spec(task.name, settings=settings, kind=task.kind, joins=joins, **self.options)
+        return task_spec(task.name, kind=task.kind, joins=joins, **(task.defaults | self._given))
 
     def _spec_of(self, call: Call[R]) -> Spec:
         source = call.source
@@ -123,7 +112,7 @@ class Task(Variant[P, R]):
         self.arguments = Arguments(name, fn)
         self.wants_context = self.arguments.wants_context
         self.joined: Joined | None = None
-        check_spec(task_spec(name, settings=DEFAULTS, kind=self.kind, **defaults))
+        check_spec(task_spec(name, kind=self.kind, **defaults))
         functools.update_wrapper(self, fn)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -9,8 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from covey.engine import db_copy
+from covey.engine.arrivals import insert
 from covey.engine.engine import Engine
 from covey.engine.sealing import writing
+from covey.engine.spawns import Queues
 from covey.errors import Refused
 from covey.store.tables import LEFT_OUT, TABLES, Rows
 from covey.testing import FakeClock
@@ -197,7 +199,7 @@ def test_the_seal_waits_for_a_writer_that_has_begun(place: Places, direction: tu
     with opened(old) as source, opened(new) as target, opened(old) as producer:
         mover = threading.Thread(target=move, args=[source, target])
         with writing(producer.store):
-            (id,) = producer.store.insert([(command(), None)], 1)
+            (id,) = insert([command()], 1, producer.store, Queues(producer.store))
             mover.start()
             mover.join(1)
             assert mover.is_alive()

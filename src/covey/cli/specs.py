@@ -11,7 +11,7 @@ from ..core.objects import FIELDS, fields_of, spec_of
 from ..errors import CoveyError, InvalidInput
 
 
-def from_object(text: str, *, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> Spec:
+def from_object(text: str, *, defaults: Mapping[str, Any]) -> Spec:
     """The job that a JSON object describes; what it leaves open comes from ``defaults``."""
     try:
         fields = fields_of(text, FIELDS)
@@ -21,15 +21,11 @@ def from_object(text: str, *, settings: Mapping[str, Any], defaults: Mapping[str
         raise InvalidInput(
             f"{error}; a command that begins with {{ is passed as: covey enqueue -- sh -c '{{ … }}'"
         ) from None
-    return spec_of(fields, settings=settings, defaults=defaults)
+    return spec_of(fields, defaults=defaults)
 
 
-def from_lines(
-    lines: Iterable[bytes], *, settings: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> Iterator[tuple[int, Spec]]:
+def from_lines(lines: Iterable[bytes], *, defaults: Mapping[str, Any]) -> Iterator[tuple[int, Spec]]:
     """(line, job) for each line: a command for the shell, or a JSON object. Blank lines and # lines are none."""
-    from ..core.check import check_spec
-
     seen: dict[str, int] = {}
     for number, raw in enumerate(lines, 1):
         try:
@@ -37,15 +33,15 @@ def from_lines(
             if not line or line.startswith("#"):
                 continue
             if line.startswith("{"):
-                spec = from_object(line, settings=settings, defaults=defaults)
+                spec = from_object(line, defaults=defaults)
             else:
-                spec = specs.shell_spec(line, settings=settings, **defaults)
-            check_spec(spec)
+                spec = specs.shell_spec(line, **defaults)
+            specs.check_spec(spec)
         except UnicodeDecodeError as error:
             raise InvalidInput(f"line {number}: not UTF-8 at byte {error.start}; nothing was queued") from None
         except CoveyError as error:
             raise type(error)(f"line {number}: {error}; nothing was queued") from None
-        if spec.key is not None and spec.if_exists == "error" and seen.setdefault(spec.key, number) != number:
+        if spec.key is not None and spec.if_exists != "return" and seen.setdefault(spec.key, number) != number:
             raise InvalidInput(
                 f"line {number}: the key {spec.key!r} is on line {seen[spec.key]} too; nothing was queued"
             )

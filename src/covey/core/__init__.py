@@ -12,10 +12,11 @@ label      who ran a job, in one text
 machine    the rules of one job
 model      a job as values: what was asked for, its row, its claim, its report
 objects    a job as a JSON object
+options    each option of a job, once: its names, what it may be, where it is kept, what holds where nothing is said
 ports      the second seam
 retry      when a failed job is tried again
 schedules  which instants a schedule names, what is decided of each
-specs      from what a caller asked for to a Spec
+specs      from what a caller asked for to a Spec; what several options mean together
 times      times as people write them: `90s`, `2h`, `2031-05-01T09:00:00+02:00`
 tokens     tokens of the HTTP server
 tree       the rules of families

@@ -71,9 +71,10 @@ def _mode(row: JobRow, report: Report) -> Mode:
 
 
 def _resolved(spawn: Spawn, row: JobRow) -> Spec:
-    queue = row.queue if spawn.queue is None else spawn.queue
-    priority = row.priority if spawn.priority is None else spawn.priority
-    return replace(spawn.spec, queue=queue, priority=priority)
+    spec = spawn.spec
+    queue = row.queue if spec.queue is None else spec.queue
+    priority = row.priority if spec.priority is None else spec.priority
+    return replace(spec, queue=queue, priority=priority)
 
 
 def distinct(specs: Iterable[Spec], known: Mapping[str, KeyedCall], parent: int) -> list[Spec]:

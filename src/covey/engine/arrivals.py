@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 
 from ..core.model import Enqueued, Spec
 from ..errors import Duplicate
-from ..store.families import Place
+from ..store.new_jobs import Place, root
 from ..store.store import Store
 from .spawns import Queues, refuse_foreign, starts_at
 
@@ -28,7 +28,7 @@ def admit(specs: Sequence[Spec], *lookers: Store, within: Container[str] | None 
                 if taken is None and name in seen:
                     taken = -1 - seen[name]  # an earlier one of this very batch
                 seen.setdefault(name, place)
-        if taken is not None and spec.if_exists == "error":
+        if taken is not None and spec.if_exists != "return":
             who = f"job {taken}" if taken >= 0 else "another job of this batch"
             raise Duplicate(f"the key {spec.key or spec.unique_key!r} is taken by {who}", max(taken, 0))
         answers.append(taken)
@@ -47,37 +47,22 @@ def fresh(specs: Sequence[Spec], answers: Sequence[int | None]) -> list[Spec]:
 
 
 def insert(specs: Sequence[Spec], now: int, store: Store, queues: Queues) -> list[int]:
-    """Their ids. A batch without anything special about trees and lanes goes the short way."""
+    """Their ids."""
     if not specs:
         return []
-    starts = [(spec, starts_at(spec, now)) for spec in specs]
-    if all(spec.queue not in queues and _is_plain(spec) for spec in specs):
-        return store.insert(starts, now)
     ids = store.dialect.take_ids("jobs", len(specs))
-    places = (
-        Place(
-            id=id,
-            root_id=id,
-            seq=id,
-            state="pending" if run_at is None else "scheduled",
-            run_at=run_at,
-            max_depth=queues.max_depth(spec.queue),
-            lane=queues.lane(spec.queue, id, spec.queue),
-        )
-        for id, (spec, run_at) in zip(ids, starts, strict=True)
-    )
-    store.insert_in_tree(ids, specs, places, now)
+    places = (_place(id, spec, now, queues) for id, spec in zip(ids, specs, strict=True))
+    store.insert(ids, specs, places, now, queues.defaults)
     return list(ids)
 
 
-def _is_plain(spec: Spec) -> bool:
-    """Whether the spec says nothing about trees."""
-    return not spec.joins and spec.child_mode is None and spec.tree_timeout_s is None and spec.on_error == "wait"
-
-
-def is_express(spec: Spec) -> bool:
-    """Whether nothing about it must be looked up or decided first."""
-    return spec.key is None and spec.unique_key is None and spec.run_at is None and not spec.delay_s and _is_plain(spec)
+def _place(id: int, spec: Spec, now: int, queues: Queues) -> Place:
+    """Of a root: what its options mean for where and when it begins."""
+    run_at, queue = starts_at(spec, now), spec.queue_name
+    state = "pending" if run_at is None else "scheduled"
+    if queue not in queues:
+        return root(id, state, run_at)
+    return root(id, state, run_at, queues.max_depth(queue), queues.lane(queue, id, queue))
 
 
 def named(answers: Sequence[int | None], ids: Sequence[int]) -> list[Enqueued]:

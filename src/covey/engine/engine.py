@@ -10,8 +10,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from .. import settings as config
 from ..core import check
+from ..core.machine import SECOND
 from ..core.model import Enqueued, Spec
+from ..core.options import Defaults, asks
 from ..core.ports import Place
+from ..core.specs import check_spec
 from ..core.turn import Caller
 from ..env import failpoint
 from ..errors import InvalidInput
@@ -61,6 +64,7 @@ class Engine:
         self.store = store
         self.clock = clock
         self._known_queues: set[str] = set()
+        self._defaults: tuple[Defaults | None, int] = (None, 0)
         self.database_id: str = store.value("meta")
         reports = Reports(store, rng, self._add_queues)
         self._views = Views(store, clock)
@@ -169,7 +173,7 @@ class Engine:
         see.
         """
         for spec in specs:
-            check.check_spec(spec)
+            check_spec(spec)
         if request is not None:
             check.check_text(request, "request", most=200)
         if caller is not None:
@@ -177,17 +181,23 @@ class Engine:
         elif (
             request is None
             and len(specs) == 1
-            and specs[0].queue in self._known_queues
-            and arrivals.is_express(specs[0])
+            and specs[0].queue_name in self._known_queues
+            and not asks(specs[0])
+            and (known := self._known_defaults())
         ):
-            id = self._express(specs[0])
+            id = self._express(specs[0], known)
             if id is not None:
                 return [Enqueued(id)]
         return self._enqueue(specs, request, caller, token, within) if specs else []
 
     @repeated
-    def _express(self, spec: Spec) -> int | None:
-        return self.store.insert_express(spec, self.clock())
+    def _express(self, spec: Spec, known: Defaults) -> int | None:
+        return self.store.insert_express(spec, self.clock(), known)
+
+    def _known_defaults(self) -> Defaults | None:
+        """What was read for an enqueue less than a second ago: settings change once a month."""
+        known, at = self._defaults
+        return known if 0 <= self.clock() - at < SECOND else None
 
     @repeated
     def _enqueue(
@@ -206,24 +216,25 @@ class Engine:
                 return before
             answers = arrivals.admit(specs, self.store, within=within)
             fresh = arrivals.fresh(specs, answers)
-            self._add_queues({spec.queue for spec in fresh}, now)
+            self._add_queues({spec.queue_name for spec in fresh}, now)
             ids = arrivals.insert(fresh, now, self.store, queues)
             if caller is not None:
                 self._tie(ids, caller)
             if ids:
-                self.store.ring_for((spec.queue, spec.kind, spec.priority) for spec in fresh)
+                self.store.ring_for((spec.queue_name, spec.kind, spec.priority or 0) for spec in fresh)
             enqueued = arrivals.named(answers, ids)
             if request is not None:
                 requests.answer(self.store, request, enqueued, token)
             failpoint("enqueue.before_commit")
         failpoint("enqueue.after_commit")
-        self._known_queues.update(spec.queue for spec in fresh)
+        self._known_queues.update(spec.queue_name for spec in fresh)
+        self._defaults = queues.defaults, now
         return enqueued
 
     def enqueue_in(self, tx: object, specs: Sequence[Spec]) -> list[Enqueued]:
         """All of them, in order, are part of the transaction that is open on the caller's connection, or none is."""
         for spec in specs:
-            check.check_spec(spec)
+            check_spec(spec)
         self.check_lendable()
         from .guests import Guest  # drivers, which others need not have
 
@@ -263,6 +274,7 @@ class Engine:
             _check_together(config.effective(stored, {}))
             self.store.ask("set_config", key=key, value=text.strip())
             failpoint("setting.before_commit")
+        self._defaults = None, 0
         return key, value
 
     @repeated
@@ -272,6 +284,7 @@ class Engine:
             self.store.ask("unset_config", key=key)
             _check_together(config.effective(self.stored_settings(), {}))
             failpoint("unsetting.before_commit")
+        self._defaults = None, 0
         return key
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ class Guest:
             answers = arrivals.admit(specs, *lookers)
             fresh = arrivals.fresh(specs, answers)
             # Not in this transaction: if it takes its time, a new name would hold up everybody else who uses it.
-            add_queues({spec.queue for spec in fresh}, now)
+            add_queues({spec.queue_name for spec in fresh}, now)
             enqueued = arrivals.named(answers, arrivals.insert(fresh, now, store, Queues(self._home)))
             if fresh:
                 store.ring("pool")

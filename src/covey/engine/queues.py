@@ -103,7 +103,8 @@ class QueueRules:
 
     def pause(self, queue: str, for_s: float | None = None) -> None:
         """Nothing of that queue is claimed until it is resumed, or until the time is over."""
-        check.check_delay(for_s)
+        if for_s is not None:
+            check.check_delay(for_s)
         self._change_queue(
             "pause_queue", queue, resume_at=None if for_s is None else self._clock() + int(for_s * SECOND)
         )

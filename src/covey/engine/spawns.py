@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import lru_cache
 from random import Random
 
 from msgspec.structs import replace
 
-from ..core import check, tree
+from .. import settings as config
+from ..core import tree
 from ..core.machine import SECOND, Signal, decide
 from ..core.model import MAX_DEPTH, JobRow, Report, Spec
+from ..core.options import Defaults, defaults
+from ..core.specs import check_spec
 from ..errors import CoveyError, Duplicate, Refused
-from ..store.families import Place
+from ..store.new_jobs import Place
 from ..store.store import Store
 
 AddQueues = Callable[[set[str], int], None]
@@ -20,12 +24,20 @@ UNSTARTED = ("blocked", "scheduled", "pending")
 
 
 class Queues:
-    """What new jobs inherit from their queues: depth and lanes. Only those that differ from the default are listed."""
+    """What new jobs inherit: depth and lanes of their queues (only those that differ are listed), and the settings."""
 
     def __init__(self, store: Store) -> None:
-        rows = store.ask("special_queues")
-        self.sealed: str | None = rows[0][3]
-        self._special = {name: (bool(serial), depth) for name, serial, depth, _ in rows if name is not None}
+        self.sealed: str | None = None
+        self._special: dict[str, tuple[bool, int]] = {}
+        configured = []
+        for name, serial, depth, text in store.ask("special_queues"):
+            if depth is None and name is not None:
+                configured.append((name, text))
+                continue
+            self.sealed = text
+            if name is not None:
+                self._special[name] = bool(serial), depth
+        self.defaults = _defaults(tuple(configured))
 
     def __contains__(self, name: str) -> bool:
         return name in self._special
@@ -38,6 +50,11 @@ class Queues:
         if name not in self._special or not self._special[name][0]:
             return None
         return root if name == root_queue else 0
+
+
+@lru_cache(maxsize=16)
+def _defaults(stored: tuple[tuple[str, str], ...]) -> Defaults:
+    return defaults(config.effective({name: text for name, text in stored if name in config.SETTINGS}, {}))
 
 
 class Spawning:
@@ -59,7 +76,7 @@ class Spawning:
             return
         self.report = report
         specs = plan.children + plan.siblings + [spec for spec, _, _ in uncles]
-        add_queues({spec.queue for spec in specs}, now)
+        add_queues({spec.queue_name for spec in specs}, now)
         self._queues = Queues(store)
         joins = row.joins if report.joins is None else report.joins
         asked = any(spawn.relation == "child" for spawn in report.spawned or ())
@@ -74,11 +91,11 @@ class Spawning:
     def _plan(self, report: Report) -> tree.Plan:
         plan = tree.plan(self.row, report, self._calls_of_siblings(report))
         for spec in plan.children:
-            check.check_spec(spec)
+            check_spec(spec)
         for spec in plan.siblings:
-            check.check_spec(spec)
+            check_spec(spec)
         for spec, _ in plan.uncles:
-            check.check_spec(spec)
+            check_spec(spec)
         named = [spec for spec in plan.children + plan.siblings if spec.unique_key is not None]
         if not named and not any(spec.unique_key for spec, _ in plan.uncles):
             self._holders: dict[str, int] = {}
@@ -146,7 +163,7 @@ class Spawning:
         if not specs:
             return
         ids = self.store.dialect.take_ids("jobs", len(specs))
-        self.store.insert_in_tree(ids, specs, self._places(parent, specs, ids, mode), self.now)
+        self.store.insert(ids, specs, self._places(parent, specs, ids, mode), self.now, self._queues.defaults)
         told = report if report is not None else Report(0, 0, "success")
         joins = None if told.joins is None else int(told.joins)
         self.store.ask("adopt", id=parent.id, count=len(specs), mode=mode, joins=joins, on_error=told.on_error)
@@ -168,7 +185,7 @@ class Spawning:
                 parent_id=parent.id,
                 child_no=number,
                 depth=parent.depth + 1,
-                lane=self._queues.lane(spec.queue, parent.root_id, root_queue),
+                lane=self._queues.lane(spec.queue_name, parent.root_id, root_queue),
             )
 
     def _root_queue(self, row: JobRow) -> str:
@@ -181,7 +198,7 @@ class Spawning:
         specs = [spec for spec, _, holder in uncles if holder is None]
         ids = self.store.dialect.take_ids("jobs", len(specs))
         places = (self._place_of_uncle(id, spec) for id, spec in zip(ids, specs, strict=True))
-        self.store.insert_in_tree(ids, specs, places, self.now)
+        self.store.insert(ids, specs, places, self.now, self._queues.defaults)
         fresh = iter(ids)
         for _, always, holder in uncles:
             if holder is not None:
@@ -196,8 +213,8 @@ class Spawning:
             seq=self.row.seq,  # its root's: the next round cannot overtake it
             state="blocked",
             run_at=starts_at(spec, self.now),
-            max_depth=self._queues.max_depth(spec.queue),
-            lane=self._queues.lane(spec.queue, id, spec.queue),
+            max_depth=self._queues.max_depth(spec.queue_name),
+            lane=self._queues.lane(spec.queue_name, id, spec.queue_name),
         )
 
     def _hold(self, holder: JobRow) -> None:

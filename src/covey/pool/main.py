@@ -285,7 +285,6 @@ class Starter:
             self._lifeline[0],
             self._files,
             self._cgroup,
-            registered.config,
             self._label,
         )
 

@@ -16,6 +16,7 @@ from ..core import bodies, check, endpoints
 from ..core.endpoints import ENDPOINTS, MSGPACK, Endpoint
 from ..core.model import KINDS, Child, Enqueued, Kind, Spec
 from ..core.ports import Listener, Place
+from ..core.specs import check_spec
 from ..core.turn import Caller, LostPool, PoolInfo, Registered, Reply, Tie, Turn
 from ..core.view import (
     Attempt,
@@ -197,7 +198,7 @@ class Remote:
     ) -> list[Enqueued]:
         """All of them are on disk, in order, or none is. An answer that was lost is asked for again, not doubled."""
         for spec in specs:
-            check.check_spec(spec)
+            check_spec(spec)
         if not specs:
             return []
         if len(specs) > bodies.MOST_JOBS:

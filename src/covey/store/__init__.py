@@ -3,6 +3,7 @@
 dialect     the first seam
 families    rows of trees
 migrate     forward migrations, numbered
+new_jobs    new jobs as rows
 postgres/   a queue on PostgreSQL
 ready       what waits, and how a pool gets it
 sqlite/     a queue in one file

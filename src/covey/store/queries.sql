@@ -35,8 +35,11 @@ insert into {queues} (name, created_at) values (:name, :now) on conflict do noth
 select name, paused_at, resume_at, serial, concurrency, max_depth from {queues} order by name
 
 -- name: special_queues
--- What an enqueue must know, in one look: the queues with rules for new jobs (usually none), and the seal.
+-- What an enqueue must know, in one look: the seal, the queues with rules for new jobs (usually none), and what is
+-- configured (usually nothing), which has no depth.
 select q.name, q.serial, q.max_depth, m.sealed from {meta} m left join {queues} q on q.serial = 1 or q.max_depth <> 1
+union all
+select key, null, null, value from {config}
 
 -- name: queue_rules
 -- Only queues whose jobs may not simply be claimed: usually none.
@@ -85,23 +88,15 @@ select name from {queues} where paused_at is not null and resume_at <= :now
 -- ── enqueue ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: insert_job
-insert into {jobs} (id, queue, kind, task, state, priority, seq, max_attempts, run_at, created_at, updated_at, timeout_s,
-                    backoff_base, backoff_cap_s, jitter, key, unique_key, root_id, keep_background, batch, labels,
-                    created_by, cwd)
-values (:id, :queue, :kind, :task, :state, :priority, :id, :max_attempts, :run_at, :now, :now, :timeout_s,
-        :backoff_base, :backoff_cap_s, :jitter, :key, :unique_key, :id, :keep_background, :batch, :labels,
-        :created_by, :cwd)
+insert into {jobs} ({names:place}, tree_deadline_at, created_at, updated_at, kind, task, joins, created_by, {names:options})
+values ({values:place}, :tree_deadline_at, :now, :now, :kind, :task, :joins, :created_by, {values:options})
 
 -- name: insert_payload
 insert into {payloads} (job_id, args) values (:id, :args)
 
 -- name: insert_copy
-insert into {jobs} (id, queue, kind, task, state, priority, seq, max_attempts, created_at, updated_at, timeout_s,
-                    backoff_base, backoff_cap_s, jitter, root_id, keep_background, batch, labels, created_by, cwd,
-                    max_depth, child_mode, joins, on_error, tree_timeout_s)
-select :id, queue, kind, task, 'pending', priority, :id, max_attempts, :now, :now, timeout_s,
-       backoff_base, backoff_cap_s, jitter, :id, keep_background, batch, labels, created_by, cwd,
-       max_depth, child_mode, joins, on_error, tree_timeout_s
+insert into {jobs} (id, root_id, seq, state, created_at, updated_at, max_depth, kind, task, joins, created_by, {names:copied})
+select :id, :id, :id, 'pending', :now, :now, max_depth, kind, task, joins, created_by, {names:copied}
 from {jobs} where id = :of
 
 -- name: copy_payload
@@ -331,16 +326,6 @@ select exists (
 )
 
 -- ── trees ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
--- name: insert_in_tree
-insert into {jobs} (id, queue, kind, task, state, priority, max_attempts, run_at, created_at, updated_at, timeout_s,
-                    backoff_base, backoff_cap_s, jitter, key, unique_key, keep_background, batch, labels, created_by,
-                    cwd, joins, on_error, child_mode, tree_timeout_s, tree_deadline_at, parent_id, root_id, seq,
-                    child_no, depth, max_depth, lane)
-values (:id, :queue, :kind, :task, :state, :priority, :max_attempts, :run_at, :now, :now, :timeout_s,
-        :backoff_base, :backoff_cap_s, :jitter, :key, :unique_key, :keep_background, :batch, :labels, :created_by,
-        :cwd, :joins, :on_error, :child_mode, :tree_timeout_s, :tree_deadline_at, :parent_id, :root_id, :seq,
-        :child_no, :depth, :max_depth, :lane)
 
 -- name: adopt
 update {jobs}

@@ -8,6 +8,7 @@ from functools import cache
 from importlib.resources import files
 
 from ..core.model import Claim, JobRow
+from .new_jobs import COLUMN_TYPES, LISTS
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _WORD = re.compile(r"\{(\w+)\}")
@@ -96,8 +97,16 @@ def load(dialect: str, prefix: str = "") -> Mapping[str, str]:
     return statements
 
 
+def _listed(how: str, name: str) -> str | None:
+    """`{names:options}`: the columns of options; `{values:…}`: a parameter for each; `{typed:…}`: with its type."""
+    if how not in ("names", "values", "typed"):
+        return None
+    form = {"names": "{0}", "values": ":{0}", "typed": ":{0}::{1}"}[how]
+    return ", ".join(form.format(column, COLUMN_TYPES.get(column)) for column in LISTS[name])
+
+
 def written_out(sql: str, macros: Mapping[str, str], prefix: str) -> str:
-    sql = _MACRO.sub(lambda match: macros[match[1]].format(match[2]), sql)
+    sql = _MACRO.sub(lambda match: _listed(*match.groups()) or macros[match[1]].format(match[2]), sql)
     while (whole := _WORD.sub(lambda match: PARTS.get(match[1], match[0]), sql)) != sql:
         sql = whole
     return _WORD.sub(lambda match: prefix + match[1], sql)

@@ -121,7 +121,6 @@ class AsyncWorker:
         context = Context.from_claim(
             claim,
             stopping=lambda: self._link.slot.asked_to_stop(place) == serial,
-            settings=self._link.settings,
             siblings=lambda: self._link.ask(serial),
             info_path=live_path(self._link.live, claim.id, claim.fence, "info") if job.live else None,
         )

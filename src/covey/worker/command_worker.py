@@ -83,7 +83,7 @@ class CommandWorker:
         try:
             told = self._run_command(job, started_at, spawn_path)
             if told.outcome == "success" and spawn_path is not None:
-                spawn_file.set_spawned(told, spawn_path, claim, self._link.settings)
+                spawn_file.set_spawned(told, spawn_path, claim)
             elif told.outcome == "failure" and spawn_path is not None:
                 spawn_file.set_refused(told, spawn_path)
         finally:

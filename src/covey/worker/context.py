@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
-from typing import Any, ParamSpec, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ParamSpec, Unpack, overload
 
 import msgspec
 from msgspec.structs import replace
 
-from .. import settings as config
 from ..core import codec
 from ..core.model import Child, Claim, Mode, Phase, Relation, Spawn, When
+from ..core.options import FIELDS, SpawnedCommandOptions, command_options
 from ..core.specs import shell_spec
 from ..errors import InvalidInput, NotFound, Refused
 from .output import show_info
@@ -80,7 +79,6 @@ class Context:
         family: Family | None = None,
         cwd: str | None = None,
         failed_siblings: str | None = None,
-        settings: Mapping[str, Any] | None = None,
         siblings: Callable[[], bytes | None] | None = None,
         info_path: str | None = None,
     ) -> None:
@@ -96,7 +94,7 @@ class Context:
         self.root_id = root_id
         self.depth = family.depth  # 0 for a root
         self.collected: dict[str, Any] = {}
-        self.spawns = Spawns(family, config.effective({}, {}) if settings is None else settings)
+        self.spawns = Spawns(family)
         self.spawns.joining = phase == "join"
         self._cwd = cwd
         self._failed_siblings = failed_siblings
@@ -111,7 +109,6 @@ class Context:
         *,
         deadline: float | None = None,
         stopping: Callable[[], bool] = never,
-        settings: Mapping[str, Any] | None = None,
         siblings: Callable[[], bytes | None] | None = None,
         info_path: str | None = None,
     ) -> Context:
@@ -132,7 +129,6 @@ class Context:
             family=Family(claim.id, claim.parent_id, claim.depth, claim.max_depth, claim.child_mode),
             cwd=claim.cwd,
             failed_siblings=claim.failed_siblings,
-            settings=settings,
             siblings=siblings,
             info_path=info_path,
         )
@@ -226,29 +222,15 @@ class Context:
         self,
         command: str | Sequence[str],
         *,
-        key: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
         mode: Mode | None = None,
-        cwd: str | os.PathLike[str] | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float | timedelta | None = None,
-        max_attempts: int | None = None,
+        **options: Unpack[SpawnedCommandOptions],
     ) -> Spawned:
         """A child that runs a command, in ``cwd``, else where this task runs."""
-        place = os.fspath(cwd or "")
+        words = command_options(options)
+        place = words.get("cwd") or ""
         if not os.path.isabs(place):
-            place = os.path.normpath(os.path.join(self._cwd or os.getcwd(), place))
-        spec = shell_spec(
-            command,
-            settings=self.spawns.settings,
-            key=key,
-            cwd=place,
-            env=env,
-            timeout_s=timeout.total_seconds() if isinstance(timeout, timedelta) else timeout,
-            max_attempts=max_attempts,
-        )
-        return self.spawns.add("child", spec, queue=queue, priority=priority, mode=mode)
+            words["cwd"] = os.path.normpath(os.path.join(self._cwd or os.getcwd(), place))
+        return self.spawns.add("child", shell_spec(command, **words), mode=mode)
 
     @overload
     def spawn_sibling(self, task: Spawnable[P], /, *args: P.args, **kwargs: P.kwargs) -> Spawned: ...
@@ -315,19 +297,12 @@ class Context:
         options = {word: kwargs.pop(word) for word in words if word in kwargs and not task.takes(word)}
         self.spawns.allow(relation, options.get("mode"))
         call = task.call(*args, **kwargs)
-        given = call.source.options
-        named = {name: options[name] for name in ("key", "unique_key") if options.get(name) is not None}
-        spec = call.source.spec(call.args, self.spawns.settings)
+        spec = call.source.spec(call.args)
+        named = {name: value for name, value in options.items() if name in FIELDS and value is not None}
         when = options.get("when", "success")
         if when not in ("success", "always"):
             raise InvalidInput(f"when {when!r}: 'success' or 'always'")
-        return self.spawns.add(
-            relation,
-            replace(spec, **named) if named else spec,
-            queue=given.get("queue") if options.get("queue") is None else options["queue"],
-            priority=given.get("priority") if options.get("priority") is None else options["priority"],
-            when=when,
-        )
+        return self.spawns.add(relation, replace(spec, **named) if named else spec, when=when)
 
     def __repr__(self) -> str:
         return f"<Context job {self.job_id} attempt {self.attempt}/{self.max_attempts}>"

@@ -32,7 +32,7 @@ def work(name: str, kind: str, places: int, fds: tuple[int, int, int], config: W
     reports = socket.socket(fileno=fds[1])
     slot = Slot(fds[2], places)
     os.close(fds[2])
-    link = PoolLink(name, jobs, reports, slot, config.live, config.settings, label=name + config.label)
+    link = PoolLink(name, jobs, reports, slot, config.live, label=name + config.label)
     try:
         failpoint("worker.starting")
         _serve(link, kind, config)

@@ -12,7 +12,6 @@ import os
 import socket
 import struct
 from array import array
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -39,7 +38,6 @@ class WorkerConfig(Struct, frozen=True):
     lifeline: int  # the pool's end of this pipe is closed when it dies
     files: int  # the limit on open files that the pool was started with
     cgroup: str | None = None  # holds the zygote and everything below it
-    settings: dict[str, Any] = {}  # what the queue was configured with when the pool registered
     label: str = ""  # what follows a worker's name in what it reports: its pool and host
 
     def group_of(self, pid: int) -> str:

@@ -56,10 +56,10 @@ def remove(path: str | None) -> None:
         pass
 
 
-def set_spawned(told: Report, path: str, claim: Claim, settings: dict[str, Any]) -> None:
+def set_spawned(told: Report, path: str, claim: Claim) -> None:
     """A success brings along what the file asks for; a line that makes no sense buries the job and is named."""
     family = Family(claim.id, claim.parent_id, claim.depth, claim.max_depth, claim.child_mode)
-    spawns = Spawns(family, settings)
+    spawns = Spawns(family)
     try:
         for number, line in _lines(path):
             try:
@@ -124,8 +124,7 @@ def _take(spawns: Spawns, line: str, cwd: str | None) -> None:
         return  # the command went on after it, and that was well
     fields = fields_of(line, KNOWN)
     relation, when, mode = spoken(fields)
-    spec = spec_of(fields, settings=spawns.settings, defaults={"cwd": cwd})
-    spawns.add(relation, spec, queue=fields.get("queue"), priority=fields.get("priority"), when=when, mode=mode)
+    spawns.add(relation, spec_of(fields, defaults={"cwd": cwd}), when=when, mode=mode)
 
 
 def spoken(fields: dict[str, Any]) -> tuple[Relation, When, Mode | None]:
@@ -153,4 +152,4 @@ def check_place(relation: Relation, environ: Mapping[str, str]) -> None:
         int(environ.get("COVEY_DEPTH", 0)),
         int(environ.get("COVEY_MAX_DEPTH", 1)),
     )
-    Spawns(family, {}).allow(relation)
+    Spawns(family).allow(relation)

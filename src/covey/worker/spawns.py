@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ParamSpec, Protocol
+from collections.abc import Iterable
+from typing import ParamSpec, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from ..core.check import check_spec
 from ..core.model import MODES, Mode, Relation, Spawn, Spec, When
+from ..core.specs import check_spec
 from ..core.tree import refuse_depth
 from ..errors import InvalidInput, Refused, SpawnRefused
 
@@ -22,12 +21,7 @@ MAX_BYTES = 128 << 20  # of arguments together: they travel through the pool and
 class Maker(Protocol):
     """Whoever knows a task and the options that a call was made with."""
 
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """What was said of the job, in the words of a Spec; what was not said is not in it."""
-        ...
-
-    def spec(self, args: str | None, settings: Mapping[str, Any] | None = None) -> Spec: ...
+    def spec(self, args: str | None) -> Spec: ...
 
 
 class Called(Protocol):
@@ -72,8 +66,8 @@ class Family(Struct, frozen=True):
 class Spawns:
     """Everything that one run has asked for."""
 
-    def __init__(self, family: Family, settings: Mapping[str, Any]) -> None:
-        self.family, self.settings = family, settings
+    def __init__(self, family: Family) -> None:
+        self.family = family
         self.joining = False  # in its second phase a job may not spawn any more
         self.mode: Mode | None = None
         self._asked: list[Spawn] = []
@@ -127,20 +121,10 @@ class Spawns:
             raise SpawnRefused(f"job {self.family.job_id} has {settled} children already, so {mode} is refused")
         self.mode = mode
 
-    def add(
-        self,
-        relation: Relation,
-        spec: Spec,
-        *,
-        queue: str | None = None,
-        priority: int | None = None,
-        when: When = "success",
-        mode: Mode | None = None,
-    ) -> Spawned:
-        """The job will exist if this run succeeds. ``queue`` and ``priority``: None is that of this job."""
+    def add(self, relation: Relation, spec: Spec, *, when: When = "success", mode: Mode | None = None) -> Spawned:
+        """The job will exist if this run succeeds. What it lacks of queue and priority it has from this job."""
         self.allow(relation, mode)
-        check_spec(_with(spec, queue, priority))
-        self._append(Spawn(relation, spec, queue, priority, when))
+        self._append(Spawn(relation, check_spec(spec), when))
         return Spawned(relation, len(self._asked) - 1, spec.task, spec.key)
 
     def add_many(self, calls: Iterable[Called], mode: Mode | None) -> int:
@@ -148,13 +132,11 @@ class Spawns:
         self.allow("child", mode)
         before, checked = len(self._asked), None
         for call in calls:
-            options = call.source.options
-            queue, priority = options.get("queue"), options.get("priority")
-            spec = call.source.spec(call.args, self.settings)
+            spec = call.source.spec(call.args)
             if call.source is not checked:  # calls of one task differ in their arguments alone, which are checked
-                check_spec(_with(spec, queue, priority))
+                check_spec(spec)
                 checked = call.source
-            self._append(Spawn("child", spec, queue, priority))
+            self._append(Spawn("child", spec))
         return len(self._asked) - before
 
     def _append(self, spawn: Spawn) -> None:
@@ -166,11 +148,3 @@ class Spawns:
             )
         self._asked.append(spawn)
         self._children = self._children or spawn.relation == "child"
-
-
-def _with(spec: Spec, queue: str | None, priority: int | None) -> Spec:
-    if queue is None and priority is None:
-        return spec
-    return replace(
-        spec, queue=spec.queue if queue is None else queue, priority=spec.priority if priority is None else priority
-    )

@@ -71,7 +71,6 @@ class SyncWorker:
         return Context.from_claim(
             claim,
             stopping=lambda: stopping(0) == job.serial,
-            settings=self._link.settings,
             siblings=lambda: self._link.ask(job.serial),
             info_path=live_path(self._link.live, claim.id, claim.fence, "info") if job.live else None,
         )

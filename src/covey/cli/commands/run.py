@@ -7,14 +7,14 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...errors import CoveyError, InvalidInput, NotFound, Refused, StoreError
 from ..codes import TIMED_OUT, code_of
 from ..open_queue import database, open_queue, refuse_nameless_inside_job
-from ..options import Attempts, Cwd, Db, Env, Key, Label, Priority, Queue, Words
+from ..options import Db, Words, said, takes_job_options
 from ..printing import one_line
 from ..words import WordsCommand, argv_of
 
@@ -37,20 +37,16 @@ OUTER = "COVEY_OUTER"  # the jobs that wait for a job by a `run`, as <database_i
 LOOK_S = 0.5  # how often we look whether somebody works on the queue
 
 
+@takes_job_options("run")
 def run(
     ctx: typer.Context,
     words: Words = None,
-    queue: Queue = "default",
-    priority: Priority = 0,
-    key: Key = None,
-    max_attempts: Attempts = None,
+    *,
     timeout: Limit = None,
-    cwd: Cwd = None,
-    env: Env = None,
-    label: Label = None,
     keep: Keep = False,
     no_reuse: NoReuse = False,
     db: Db = None,
+    **given: Any,
 ) -> int:
     """Queue a command, follow what it writes, exit with its code. The job ends with this command, whatever ends it.
 
@@ -61,22 +57,22 @@ def run(
 
     refuse_nameless_inside_job(db)
     limit_s = None if timeout is None else seconds(timeout, "--timeout")
-    options = job_options(queue=queue, priority=priority, max_attempts=max_attempts, cwd=cwd, env=env, label=label)
+    options = job_options(said(given))
     if chain := _outer_jobs():
         options["env"] = {**options.get("env", {}), OUTER: " ".join(f"{database}:{job}" for database, job in chain)}
     argv = argv_of(ctx)
-    refuse_mixture(list(words or ()), argv, None, key)
+    refuse_mixture(list(words or ()), argv, None, options.get("key"))
     url = database(db)
     engine = open_queue(url, create=True)
     settings = engine.settings()
-    specs = from_words(list(words or ()), argv, settings, {**options, "key": key})
+    specs = from_words(list(words or ()), argv, options)
     if len(specs) != 1 or specs[0].kind != "command":
         raise InvalidInput("run takes one command; queue several jobs, or tasks, with `covey enqueue` and `covey wait`")
     if specs[0].run_at is not None or specs[0].delay_s is not None:
         raise InvalidInput("run works the command now; for run_at and delay there are `covey enqueue` and `covey wait`")
     outer = [job for job in chain if job[0] == engine.database_id]
     if outer:
-        _refuse_own_place(engine, [job for _, job in outer], specs[0].queue)
+        _refuse_own_place(engine, [job for _, job in outer], specs[0].queue_name)
     from ..run_caller import Presence, Requests, ourselves
     from ..run_pool import Workers, reuses
 
@@ -86,7 +82,7 @@ def run(
     (job,) = engine.enqueue(specs, caller=None if keep else ourselves(lease_s))
     requests = Requests(limit_s)
     inside = bool(outer)
-    workers = Workers(engine, url, job.id, specs[0].queue, requests, reuse=reuse, keep=keep, inside=inside)
+    workers = Workers(engine, url, job.id, specs[0].queue_name, requests, reuse=reuse, keep=keep, inside=inside)
     running = Running(engine, job.id, workers, requests, keep=keep)
     presence = None if keep else Presence(engine, job.id, min(settings["heartbeat_seconds"], lease_s / 3))
     try:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import get_type_hints
 
+from ..new_jobs import COLUMN_TYPES
 from ..statements import written_out
 from ..turn_state import Instants, TurnState
 
@@ -36,11 +37,9 @@ PLANNED: dict[str, tuple[dict[str, str], str]] = {
     ),
     "insert_express": (
         {
-            **dict.fromkeys(("queue", "kind", "task", "state"), "text"),
-            **dict.fromkeys(("priority", "max_attempts", "run_at", "now"), "bigint"),
-            **dict.fromkeys(("timeout_s", "backoff_base", "backoff_cap_s"), "double precision"),
-            **dict.fromkeys(("jitter", "keep_background"), "integer"),
-            **dict.fromkeys(("key", "unique_key", "batch", "labels", "created_by", "cwd", "args"), "text"),
+            **dict.fromkeys(("kind", "task", "state", "created_by", "args"), "text"),
+            **dict.fromkeys(("joins", "now", "tree_deadline_at"), "bigint"),
+            **COLUMN_TYPES,
             "token": "uuid",
         },
         "a bigint",

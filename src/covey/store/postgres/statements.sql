@@ -160,12 +160,9 @@ with fresh as materialized (
     where sealed is null
       and not exists (select 1 from {queues} where name = :queue and (serial = 1 or max_depth <> 1))
 ), job as (
-    insert into {jobs} (id, queue, kind, task, state, priority, seq, max_attempts, run_at, created_at, updated_at,
-                        timeout_s, backoff_base, backoff_cap_s, jitter, key, unique_key, root_id, keep_background,
-                        batch, labels, created_by, cwd)
-    select id, :queue, :kind, :task, :state, :priority, id, :max_attempts, :run_at::bigint, :now, :now,
-           :timeout_s::double precision, :backoff_base, :backoff_cap_s, :jitter, :key, :unique_key, id,
-           :keep_background, :batch, :labels, :created_by, :cwd
+    insert into {jobs} (id, root_id, seq, state, created_at, updated_at, kind, task, joins, created_by,
+                        tree_deadline_at, {names:options})
+    select id, id, id, :state, :now, :now, :kind, :task, :joins, :created_by, :tree_deadline_at::bigint, {typed:options}
     from fresh
 ), payload as (
     insert into {payloads} (job_id, args) select id, :args from fresh where :args is not null

@@ -19,7 +19,7 @@ from ... import __version__, env
 from ...core import bodies
 from ...core import endpoints as wire
 from ...core.model import Child, Report, Spec
-from ...core.objects import FIELDS, spec_of
+from ...core.objects import check_known, spec_of
 from ...core.turn import Caller, Registered
 from ...core.view import Branch, Filter, JobView, LiveOutput
 from ...engine.engine import Engine
@@ -202,7 +202,7 @@ def _within(guest: Guest, report: Report) -> Report:
     if not report.spawned:
         return report
     try:
-        _check_queues(guest, [spawn.queue for spawn in report.spawned if spawn.queue is not None])
+        _check_queues(guest, [spawn.spec.queue for spawn in report.spawned if spawn.spec.queue is not None])
     except Forbidden as error:
         why = f"what it spawned was refused: {error}"
         return replace(report, outcome="abort", error=why, result=None, spawned=None)
@@ -240,13 +240,11 @@ def _enqueue(engine: Engine, call: Call) -> Any:
 
 def _enqueue_jobs(engine: Engine, call: Call) -> Any:
     body: bodies.EnqueueJobs = call.body
-    settings = engine.settings()
     specs = []
     for place, fields in enumerate(body.jobs):
         try:
-            if unknown := [name for name in fields if name not in FIELDS]:
-                raise InvalidInput(f"unknown field {unknown[0]!r}; known are {', '.join(FIELDS)}")
-            specs.append(spec_of(fields, settings=settings, defaults={}))
+            check_known(fields)
+            specs.append(spec_of(fields, defaults={}))
         except InvalidInput as error:
             raise InvalidInput(f"jobs[{place}]: {error}") from None
     return _written(engine, call.guest, specs, body.request)
@@ -255,7 +253,7 @@ def _enqueue_jobs(engine: Engine, call: Call) -> Any:
 def _written(
     engine: Engine, guest: Guest, specs: Sequence[Spec], request: str | None, caller: Caller | None = None
 ) -> Any:
-    _check_queues(guest, [spec.queue for spec in specs])
+    _check_queues(guest, [spec.queue_name for spec in specs])
     return engine.enqueue(specs, request=request, caller=caller, token=guest.token, within=guest.queues)
 
 

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from ... import __version__
 from ...core import bodies, codec
-from ...core.check import check_spec
 from ...core.model import Child, Output, Spawn
-from ...core.objects import FIELDS, spec_of
+from ...core.objects import check_known, spec_of
+from ...core.specs import check_spec
 from ...core.turn import Loan, PoolInfo
 from ...engine.engine import Engine
 from ...errors import CoveyError, InvalidInput, LeaseLost, NotFound
@@ -201,16 +201,14 @@ def end_overdue(engine: Engine) -> list[Loan]:
 
 
 def spawn(engine: Engine, job: int, ask: bodies.SpawnAsk, within: tuple[str, ...] | None = None) -> bodies.Spawned:
-    settings = engine.settings()
     spawned = []
     for place, fields in enumerate(ask.jobs):
         try:
-            if unknown := [name for name in fields if name not in FIELDS]:
-                raise InvalidInput(f"unknown field {unknown[0]!r}; known are {', '.join(FIELDS)}")
-            spec = check_spec(spec_of(fields, settings=settings, defaults={}))
+            check_known(fields)
+            spec = check_spec(spec_of(fields, defaults={}))
         except InvalidInput as error:
             raise InvalidInput(f"jobs[{place}]: {error}") from None
-        spawned.append(Spawn(ask.relation, spec, fields.get("queue"), fields.get("priority"), within=within))
+        spawned.append(Spawn(ask.relation, spec, within=within))
     return bodies.Spawned(engine.stage(job, ask.pool, ask.fence, spawned, ask.after))
 
 
