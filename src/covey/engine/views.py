@@ -40,7 +40,7 @@ from ..store.store import Store
 from . import duties, health, live_output, sealing
 from .again import repeated
 from .health import is_alive as is_alive
-from .why import NAMED, Kin, explain
+from .why import NAMED, Facts, Kin, explain
 
 Ref = str | int
 
@@ -158,7 +158,7 @@ class Views:
         queue = next((q for q in self._queues({}) if q.name == job.queue), None)
         events = self.events(job.id, limit=5)
         kin = self._kin(job, queue)
-        return explain(job, self.history(job.id), queue, self.pool_views(), events, ahead, self._clock(), kin)
+        return explain(Facts(job, queue, self.pool_views(), ahead, self._clock(), kin), events)
 
     def _kin(self, job: JobView, queue: QueueView | None) -> Kin:
         ask = self._store.ask
