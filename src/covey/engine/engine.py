@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import wraps
+from operator import attrgetter
 from random import Random
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -40,12 +41,11 @@ R = TypeVar("R")
 
 def _by(part: str, verb: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Engine, P], R]:
     """The verb as that part of the engine does it."""
-    name = verb.__name__
+    find: Callable[[Engine], Callable[P, R]] = attrgetter(f"{part}.{verb.__name__}")
 
     @wraps(verb)
     def passed_on(engine: Engine, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        done: R = getattr(getattr(engine, part), name)(*args, **kwargs)
-        return done
+        return find(engine)(*args, **kwargs)
 
     return passed_on
 
