@@ -226,7 +226,7 @@ def test_queues_are_paused_for_a_while(covey: CommandLine) -> None:
 
 
 def test_database_care(covey: CommandLine, tmp_path: Path) -> None:
-    assert covey("db", "migrate").out == "applied 0001\napplied 0002\napplied 0003\nschema 3\n"
+    assert covey("db", "migrate").out == "applied 0001\napplied 0002\napplied 0003\napplied 0004\nschema 4\n"
     assert covey("db", "migrate", "--json").json == {"applied": [], "schema": 3}
     covey("enqueue", "-", stdin=b"a\nb\nc\n")
     covey("cancel", "1", "2")

@@ -68,6 +68,10 @@ TABLE: dict[tuple[str, str], Transition] = {
     ("processing", "pool_lost"): Transition("pending", fence=1, attempts=-1, interruptions=1),
     ("processing", "stranded"): Transition("pending", fence=1, attempts=-1),
     ("processing", "cancel"): Transition("cancelled", fence=1, keeps_pool=True, error="e"),
+    ("pending", "hit"): Transition("completed"),
+    ("processing", "hit"): Transition("completed", attempts=-1),
+    ("blocked", "hit"): Transition("completed"),
+    ("processing", "follow"): Transition("blocked", attempts=-1),
     ("cancelled", "gone"): Transition("cancelled", keeps_error=True),
     ("cancelled", "stranded"): Transition("cancelled", keeps_error=True),
     ("cancelled", "pool_lost"): Transition("cancelled", keeps_error=True),
@@ -122,7 +126,7 @@ def test_no_rule_lowers_a_fence_and_every_claim_reap_and_cancel_of_a_run_raises_
 
 def test_an_attempt_is_counted_at_the_claim_and_given_back_only_where_the_job_is_not_to_blame() -> None:
     given_back = {signal for (_, signal), change in TABLE.items() if change.attempts == -1}
-    assert given_back == {"snooze", "taken_back", "stopped", "pool_lost", "stranded"}
+    assert given_back == {"snooze", "taken_back", "stopped", "pool_lost", "stranded", "hit", "follow"}
     assert [signal for (_, signal), change in TABLE.items() if change.attempts == 1] == ["claim"]
 
 

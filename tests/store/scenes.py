@@ -23,6 +23,7 @@ EVERYWHERE = ("file", "postgres")
 TABLES = (
     *("meta", "config", "queues", "tokens", "jobs", "payloads", "results", "attempts", "edges", "events"),
     *("pools", "workers", "requests", "staged", "callers"),
+    *("cache_records", "flights", "followers"),
 )
 # Given anew at every try: numbers (PostgreSQL leaves gaps), instants, chance.
 VOLATILE = {

@@ -30,7 +30,7 @@ class Out(Protocol):
     def write(self, text: str, /) -> None: ...
 
 
-class PlainOut:
+class Plain:
     """Standard output or error, for as long as it takes."""
 
     def __init__(self, target: TextIO) -> None:
@@ -47,7 +47,7 @@ Outs = tuple[Out, Out]
 
 
 def plain_outs() -> Outs:
-    return PlainOut(sys.stdout), PlainOut(sys.stderr)
+    return Plain(sys.stdout), Plain(sys.stderr)
 
 
 def write_attempt(run: Attempt, outs: Outs | None = None) -> None:

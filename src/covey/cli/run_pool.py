@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 GRACE_S = 2  # how long our pool lets others' jobs run on once it must go
 
 
-class RunWorkers:
+class Workers:
     """Looked after until the job has ended."""
 
     def __init__(

@@ -33,6 +33,8 @@ Name = Literal[
     "pool_lost",
     "stranded",
     "gone",
+    "hit",
+    "follow",
     "children_ended",
     "child_reopened",
     "expired",
@@ -87,6 +89,7 @@ COMPLETED = Transition("completed")
 HANDED_BACK = Transition("pending", attempts=-1)
 STRANDED = Transition("pending", fence=1, attempts=-1)
 RELEASED = Transition("cancelled", keeps_error=True)
+FOLLOWS = Transition("blocked", attempts=-1)
 
 
 def ready(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
@@ -162,6 +165,16 @@ def release(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     return RELEASED
 
 
+def hit(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
+    """Somebody has done the same before: it is as if it had run, but it has not, which costs no attempt."""
+    return Transition("completed", attempts=-1 if row.state == "processing" else 0)
+
+
+def follow(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
+    """Another job is doing the same: this one waits for what comes of it, and holds nothing meanwhile."""
+    return FOLLOWS
+
+
 def settle(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     """The last child has ended: the join runs, or the job ends as its children did."""
     if row.joins and (not row.children_failed or row.on_error == "collect"):
@@ -225,6 +238,10 @@ RULES: dict[tuple[State, Name], Rule] = {
     ("processing", "stopped"): hand_back,
     ("processing", "pool_lost"): lose_pool,
     ("processing", "stranded"): strand,
+    ("pending", "hit"): hit,
+    ("processing", "hit"): hit,
+    ("blocked", "hit"): hit,
+    ("processing", "follow"): follow,
     ("cancelled", "gone"): release,
     ("cancelled", "stranded"): release,
     ("cancelled", "pool_lost"): release,

@@ -42,6 +42,13 @@ MAX_FAILED = 100  # siblings that did not complete, as a run is told of them
 MAX_OUTCOMES = 16 << 20  # bytes of children's results that one join is handed; it must ask for the rest
 
 
+class CacheAsk(Struct, frozen=True, omit_defaults=True):
+    """What a job asks of the result cache."""
+
+    parts: str  # what its run depends on: core/cache_key, as text
+    refresh: bool = False  # run, whatever is known, and keep the result anew
+
+
 class Spec(Struct, kw_only=True, frozen=True, omit_defaults=True):
     """A request to run a task: what was said of it and nothing else.
 
@@ -72,6 +79,7 @@ class Spec(Struct, kw_only=True, frozen=True, omit_defaults=True):
     on_error: OnError | None = None
     child_mode: Mode | None = None
     tree_timeout_s: float | None = None
+    cache: CacheAsk | None = None
 
     @property
     def queue_name(self) -> str:
@@ -128,6 +136,7 @@ class JobRow(Struct):
     child_no: int | None = None
     child_mode: Mode | None = None
     lane: int | None = None  # None: its queue is not serial; 0: it may pass; else the root that must own the lane
+    cache_key: str | None = None
 
 
 class Claim(Struct, array_like=True):
@@ -155,6 +164,7 @@ class Claim(Struct, array_like=True):
     joins: int = 0
     child_mode: Mode | None = None
     tree_deadline_at: int | None = None
+    cache_key: str | None = None  # say in the report what really ran
     children: str | None = None  # a join: JSON text of list[Child], in the order of spawning
     failed_siblings: str | None = None  # a child whose parent has failed ones: JSON text of list[Child], the first 100
 
@@ -203,3 +213,4 @@ class Report(Struct, array_like=True):
     child_mode: Mode | None = None  # how the spawned children run; None: as the job was enqueued, else concurrent
     joins: bool | None = None  # whether the task has a join; None: as the job was enqueued
     on_error: OnError | None = None  # None: as the job was enqueued
+    ran: str | None = None  # of a job with a key: the parts as they were here (core/cache_key)

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from ..errors import CoveyError
 from .model import Child, Claim, Enqueued, Kind, Output, RunOutcome, Spawn, Spec
-from .tokens import TokenRow, TokenView
+from .tokens import TokenRow
 from .turn import Caller, Loan, LostPool, PendingWork, PoolInfo, Registered, Reply, Tie, Turn
 from .view import (
     Attempt,
@@ -47,7 +47,7 @@ class Listener(Protocol):
     def close(self) -> None: ...
 
 
-class QueuePlace(NamedTuple):
+class Place(NamedTuple):
     """Where a queue is, as its clients see it."""
 
     url: str  # what a person would pass as --db, without a password
@@ -138,7 +138,7 @@ class Client(Protocol):
     def database_id(self) -> str: ...
 
     @property
-    def place(self) -> QueuePlace: ...
+    def place(self) -> Place: ...
 
     def enqueue(
         self, specs: Sequence[Spec], *, request: str | None = None, caller: Caller | None = None
@@ -247,10 +247,6 @@ class Backend(Client, Source, Protocol):
 
     def token_rows(self) -> list[TokenRow]:
         """Who may come in, with digests."""
-        ...
-
-    def tokens(self) -> list[TokenView]:
-        """All that were ever made, without secrets."""
         ...
 
     # Pools elsewhere.

@@ -76,6 +76,8 @@ class JobView(Struct, kw_only=True):
     child_no: int | None = None  # its place among its siblings, from 0
     pool_name: str | None = None  # of the pool that runs it, or ran it last
     host: str | None = None  # where that is; http: a worker that took it over HTTP
+    cached_from: int | None = None  # it did not run: this is the job whose result it has
+    cache_key: str | None = None  # jobs with the same one are the same call of the same code
 
 
 class Branch(Struct):

@@ -8,6 +8,7 @@ from ..core.model import Enqueued, Spec
 from ..errors import Duplicate
 from ..store.new_jobs import Place, root
 from ..store.store import Store
+from . import cache_records
 from .spawns import Queues, refuse_foreign, starts_at
 
 
@@ -46,14 +47,22 @@ def fresh(specs: Sequence[Spec], answers: Sequence[int | None]) -> list[Spec]:
     return [spec for spec, taken in zip(specs, answers, strict=True) if taken is None]
 
 
-def insert(specs: Sequence[Spec], now: int, store: Store, queues: Queues) -> list[int]:
-    """Their ids."""
+def insert(specs: Sequence[Spec], now: int, store: Store, queues: Queues, *, may_hit: bool = False) -> list[int]:
+    """Their ids. With ``may_hit`` those whose work has been done before, and that could start now, have completed."""
     if not specs:
         return []
     ids = store.dialect.take_ids("jobs", len(specs))
     places = (_place(id, spec, now, queues) for id, spec in zip(ids, specs, strict=True))
     store.insert(ids, specs, places, now, queues.defaults)
+    if any(spec.cache is not None for spec in specs):
+        idle = {id for id, spec in zip(ids, specs, strict=True) if may_hit and _may_hit(spec, now, queues)}
+        cache_records.note(store, ids, specs, now, queues.salt, idle=idle)
     return list(ids)
+
+
+def _may_hit(spec: Spec, now: int, queues: Queues) -> bool:
+    """Whether it could start now. Where there is more to ask, it is the claim that looks for what was done before."""
+    return spec.queue_name not in queues and not spec.joins and starts_at(spec, now) is None
 
 
 def _place(id: int, spec: Spec, now: int, queues: Queues) -> Place:

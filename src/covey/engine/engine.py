@@ -14,7 +14,7 @@ from ..core import check
 from ..core.machine import SECOND
 from ..core.model import Enqueued, Spec
 from ..core.options import Defaults, asks
-from ..core.ports import QueuePlace
+from ..core.ports import Place
 from ..core.specs import check_spec
 from ..core.turn import Caller
 from ..env import failpoint
@@ -151,8 +151,8 @@ class Engine:
     revoke_token = _by("_tokens", Tokens.revoke_token)
 
     @property
-    def place(self) -> QueuePlace:
-        return QueuePlace(self.store.dialect.url, self.store.dialect.side, served=False)
+    def place(self) -> Place:
+        return Place(self.store.dialect.url, self.store.dialect.side, served=False)
 
     # ── enqueue ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -183,6 +183,7 @@ class Engine:
             and len(specs) == 1
             and specs[0].queue_name in self._known_queues
             and not asks(specs[0])
+            and specs[0].cache is None
             and (known := self._known_defaults())
         ):
             id = self._express(specs[0], known)
@@ -217,7 +218,7 @@ class Engine:
             answers = arrivals.admit(specs, self.store, within=within)
             fresh = arrivals.fresh(specs, answers)
             self._add_queues({spec.queue_name for spec in fresh}, now)
-            ids = arrivals.insert(fresh, now, self.store, queues)
+            ids = arrivals.insert(fresh, now, self.store, queues, may_hit=True)
             if caller is not None:
                 self._tie(ids, caller)
             if ids:

@@ -7,12 +7,12 @@ from random import Random
 
 from ..core import check
 from ..core.clocks import NEVER
-from ..core.model import ENDED, JobRow
+from ..core.model import ENDED, JobRow, State
 from ..core.view import Change, Edit, JobView, PoolView
 from ..env import failpoint, hostname
 from ..errors import InvalidInput, NotFound, Refused, StillStopping
 from ..store.store import Store
-from . import reopen
+from . import cache_records, reopen
 from .again import repeated
 from .duties.prune import sweep
 from .health import is_alive
@@ -49,7 +49,7 @@ class Jobs:
 
     def edit(self, ref: Ref, edit: Edit) -> JobView:
         """A job that has not started has the new settings."""
-        self._each([ref], lambda row, trees: self._edit(row, edit, trees.now))
+        self._each([ref], lambda row, trees: self._edit(row, edit, trees))
         return self._views.job(ref)
 
     def remove(self, refs: Sequence[Ref], *, force: bool = False) -> list[Change]:
@@ -124,10 +124,12 @@ class Jobs:
         if row.state not in ENDED:
             raise Refused(f"job {row.id} is {row.state}; --again copies jobs that have ended")
         new_id = self._store.insert_copy(row.id, now)
+        cache_records.copy(self._store, row, new_id)
         self._store.event("copied", now=now, job_id=row.id, text=f"as job {new_id}")
         return Change(row.id, row.state, row.state, new_id)
 
-    def _edit(self, row: JobRow, edit: Edit, now: int) -> Change:
+    def _edit(self, row: JobRow, edit: Edit, trees: Trees) -> Change:
+        now = trees.now
         if row.state not in ("pending", "scheduled", "failed", "blocked"):
             raise Refused(f"job {row.id} is {row.state}; only a job that waits to start can be edited")
         if isinstance(edit.max_attempts, int):
@@ -143,7 +145,7 @@ class Jobs:
             check.check_run_at(edit.run_at)
         reschedules = edit.run_at is None or isinstance(edit.run_at, int)
         later = edit.run_at if isinstance(edit.run_at, int) and edit.run_at > now else None  # the past is now
-        state = row.state
+        state: State = row.state
         if reschedules and row.state != "blocked":
             state = "pending" if later is None else "failed" if row.state == "failed" else "scheduled"
         self._store.ask(
@@ -162,6 +164,8 @@ class Jobs:
         if isinstance(edit.queue, str) and edit.queue != row.queue:
             self._store.ask("release_lane", root=row.id)
             self._store.ask("relane", ids=f"[{row.id}]")
+            state = cache_records.move(self._store, row, edit.queue, state, trees)
+        trees.moved(row)
         self._store.event("edited", now=now, job_id=row.id)
         return Change(row.id, state, row.state)
 
@@ -176,6 +180,8 @@ class Jobs:
             if held := self._store.value("held_below", parent=row.id):
                 raise StillStopping(f"job {held}, below job {row.id}, is still stopping; remove it once that is gone")
             self._store.ask("drop_below", parent=row.id)
+        if row.cache_key is not None:  # what it has made goes with it
+            self._store.ask("drop_record_of", id=row.id)
         trees.removed(row.id)
         self._store.ask("remove_job", id=row.id)
         return Change(row.id, "removed", row.state)

@@ -112,6 +112,7 @@ class Pools:
                     continue  # another one was faster
                 change = decide(row, Signal("pool_lost", error=reason), now, self._rng)
                 store.change(row, change, now)
+                trees.moved(row)
                 if row.state == "cancelled":
                     trees.released(row)
                 elif change.ended:

@@ -10,6 +10,7 @@ from ..core.machine import Signal, decide
 from ..core.model import JobRow, Report
 from ..core.turn import Held, Reply, Turn
 from ..store.store import Store
+from . import cache_records
 from .spawns import AddQueues, Spawning
 from .trees import Trees
 
@@ -66,12 +67,15 @@ class Reports:
             trees.opened += spawning.opened
         change = decide(row, signal, now, self._rng)
         self._store.change(row, change, now, report)
+        trees.moved(row)
         if change.ended:
             trees.ended(row, change.state)
         if change.charged or report.output is not None:
             self._store.add_attempt(row, report, report.outcome, now)
         if signal.name == "success" and report.result is not None:
             self._store.set_results([report])
+        if row.cache_key is not None and change.state == "completed":
+            cache_records.keep(self._store, [(report, row)], now)
         return True
 
     def _release(self, row: JobRow, pool: int, report: Report, trees: Trees) -> bool:
@@ -112,6 +116,7 @@ class Reports:
             moved += 1
             change = decide(row, Signal("stranded"), trees.now, self._rng)
             self._store.change(row, change, trees.now)
+            trees.moved(row)
             if change.ended:
                 trees.released(row)
         return moved

@@ -18,6 +18,7 @@ from ..core.specs import check_spec
 from ..errors import CoveyError, Duplicate, Refused
 from ..store.new_jobs import Place
 from ..store.store import Store
+from . import cache_records
 
 AddQueues = Callable[[set[str], int], None]
 UNSTARTED = ("blocked", "scheduled", "pending")
@@ -38,6 +39,7 @@ class Queues:
             if name is not None:
                 self._special[name] = bool(serial), depth
         self.defaults = _defaults(tuple(configured))
+        self.salt = next((text for name, text in configured if name == "cache_salt"), "")
 
     def __contains__(self, name: str) -> bool:
         return name in self._special
@@ -164,6 +166,7 @@ class Spawning:
             return
         ids = self.store.dialect.take_ids("jobs", len(specs))
         self.store.insert(ids, specs, self._places(parent, specs, ids, mode), self.now, self._queues.defaults)
+        cache_records.note(self.store, ids, specs, self.now, self._queues.salt)
         told = report if report is not None else Report(0, 0, "success")
         joins = None if told.joins is None else int(told.joins)
         self.store.ask("adopt", id=parent.id, count=len(specs), mode=mode, joins=joins, on_error=told.on_error)
@@ -199,6 +202,7 @@ class Spawning:
         ids = self.store.dialect.take_ids("jobs", len(specs))
         places = (self._place_of_uncle(id, spec) for id, spec in zip(ids, specs, strict=True))
         self.store.insert(ids, specs, places, self.now, self._queues.defaults)
+        cache_records.note(self.store, ids, specs, self.now, self._queues.salt)
         fresh = iter(ids)
         for _, always, holder in uncles:
             if holder is not None:

@@ -17,6 +17,7 @@ from ..core import clocks, tree
 from ..core.machine import Signal, cancel_below, decide
 from ..core.model import ENDED, JobRow, State
 from ..store.store import Done, Store
+from . import flights
 
 
 class End(Struct, frozen=True):
@@ -38,6 +39,8 @@ class Trees:
         self.changed = False  # whether more was written than plain successes without a family
         self.opened = 0  # how many jobs became ready: worth a ring
         self.touched: set[int] = set()  # what a person's request has changed besides the jobs that were named
+        self.flown: dict[int, str] = {}  # jobs with a key of the cache that were moved on, and their keys
+        self.flew = False  # whether there were any
         self._ends: list[End] = []
 
     # ── what happened ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -48,7 +51,13 @@ class Trees:
             End(each.id, "completed", each.parent_id, each.child_no, each.lane, bool(each.waited_for)) for each in done
         ]
 
+    def moved(self, row: JobRow) -> None:
+        """The job does not run any longer, or is not the next to run: who follows it must not wait for it."""
+        if row.cache_key is not None:
+            self.flown[row.id] = row.cache_key
+
     def ended(self, row: JobRow, state: State) -> None:
+        self.moved(row)
         self._ends.append(End(row.id, state, row.parent_id, row.child_no, row.lane))
 
     def released(self, row: JobRow) -> None:
@@ -67,8 +76,10 @@ class Trees:
 
     def cancel_below(self, parent: int, error: str, after: int = -1) -> None:
         """Every unfinished descendant is cancelled; what runs keeps its pool until its processes are gone."""
-        for id, parent_id, child_no in self.store.end_below(parent, after, cancel_below(error), self.now):
+        for id, parent_id, child_no, key in self.store.end_below(parent, after, cancel_below(error), self.now):
             self.touched.add(id)
+            if key is not None:
+                self.flown[id] = key
             self._ends.append(End(id, "cancelled", parent_id, child_no))
 
     def expire(self, limit: int, noticed_at: int | None = None) -> int:
@@ -103,11 +114,14 @@ class Trees:
 
     def settle(self) -> None:
         """Every parent whose last child has ended has moved on, and so upward through all ancestors."""
-        while self._ends:
+        while self._ends or self.flown:
             self.changed = True
             ends, self._ends = self._ends, []
             self._count(ends)
             self._close(ends)
+            if self.flown:
+                self.flew = True
+                flights.landed(self)
 
     def look_at(self, parents: Iterable[int]) -> None:
         """These parents have moved on as far as their children let them."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from .. import settings as config
 from ..core import clocks
-from ..core.model import ENDED, KINDS, Kind, Report
+from ..core.model import ENDED, KINDS, Claim, Kind, Report
 from ..core.ports import Listener
 from ..core.turn import Capacity, Held, PendingWork, PoolInfo, Registered, Reply, Turn
 from ..env import failpoint
@@ -22,7 +22,7 @@ from ..store.postgres.store import Taken
 from ..store.ready import Sought
 from ..store.store import Store
 from ..store.turn_state import Instants, TurnState
-from . import duties, leftovers, requests, sealing
+from . import duties, flights, leftovers, requests, sealing
 from .again import repeated
 from .claims import Claims, most_of
 from .duties.duty import BATCH
@@ -193,6 +193,8 @@ class Turns:
         if taken.claims:
             self._empty_polls = 0
             Claims(self.store, now, state.has_rules).tell_families(taken.claims)
+            if any(claim.cache_key for claim in taken.claims):
+                taken = taken._replace(claims=self._sift_at_once(taken.claims))
         elif taken.lanes > 1 or (taken.lanes and state.has_rules) or _has_news(state, now):
             return None
         reply = Reply(taken.claims, [], [], next_due_at=state.instants.next_at, now=now)
@@ -260,7 +262,7 @@ class Turns:
             common.claims.forget()
         for want in turn.wants:
             if want.limit > 0:
-                reply.claims += common.claims.take(turn.pool, want)
+                reply.claims += flights.take(turn.pool, want, common.claims, trees)
         failpoint("turn.after_claim")
         if state.cancels or common.changed:
             reply.cancels = [Held(*row) for row in self.store.ask("stopping_of", pool=turn.pool)]
@@ -273,11 +275,22 @@ class Turns:
         if promoted or trees.changed or moved or tidied or (reply.claims and deadline_at is not None):
             common.instants = self.store.instants()
         reply.next_due_at = common.instants.next_at
-        if ended:
+        if ended or trees.flew:
             self.store.ring("end")
         if promoted + moved + trees.opened > len(reply.claims):
             self.store.ring("pool")
         return reply
+
+    @repeated
+    def _sift_at_once(self, claims: list[Claim]) -> list[Claim]:
+        """The same after a turn in one message. If it fails, its pool was not told of the claims, and loses them."""
+        with writing(self.store):
+            trees = Trees(self.store, self.clock(), self.rng)
+            runs = flights.sift(self.store, claims, trees)
+            trees.settle()
+            self.store.ring("end")
+            self.store.ring("pool")
+        return runs
 
     @repeated
     def beat(self, pools: Sequence[int]) -> set[int]:

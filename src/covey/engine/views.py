@@ -158,12 +158,15 @@ class Views:
         queue = next((q for q in self._queues({}) if q.name == job.queue), None)
         events = self.events(job.id, limit=5)
         kin = self._kin(job, queue)
-        return explain(Facts(job, queue, self.pool_views(), ahead, self._clock(), kin), events)
+        uncached = next((event.text for event in events if event.kind == "uncached"), None)
+        return explain(Facts(job, queue, self.pool_views(), ahead, self._clock(), kin, uncached), events)
 
     def _kin(self, job: JobView, queue: QueueView | None) -> Kin:
         ask = self._store.ask
         if job.state == "waiting":
             return Kin(children=[row[0] for row in ask("unfinished_children", parent=job.id, limit=NAMED + 1)])
+        if job.state == "blocked" and (flight := self._store.value("flight_followed", id=job.id)) is not None:
+            return Kin(flight=flight)
         if job.state == "blocked" and job.parent_id is not None:
             return Kin(before=self._store.value("earlier_child", parent=job.parent_id, before=job.child_no))
         if job.state == "blocked":
@@ -322,7 +325,7 @@ def _job(row: tuple[Any, ...]) -> JobView:
     (result, parent_id, root_id, total, unfinished, failed, batch, labels, interruptions, info, kind, fence) = row[
         24:36
     ]
-    busy_worker, busy_since, depth, child_no, children_info, pool_host = row[36:42]
+    busy_worker, busy_since, depth, child_no, children_info, pool_host, cached_from, cache_key = row[36:44]
     ran_by, ran_in, ran_on = parts(worker)
     held = pool is not None
     arguments = None if args is None else decode(args)
@@ -370,6 +373,8 @@ def _job(row: tuple[Any, ...]) -> JobView:
         child_no=child_no,
         pool_name=pool_name if held else ran_in,
         host=pool_host if held else ran_on,
+        cached_from=cached_from,
+        cache_key=cache_key,
     )
 
 

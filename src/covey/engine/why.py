@@ -20,6 +20,7 @@ class Kin(Struct, frozen=True):
     children: Sequence[int] = ()  # unfinished ones
     before: int | None = None  # a serial child: who comes first
     roots: Sequence[tuple[int, str | None]] = ()  # an uncle: (root, how it ended or None)
+    flight: int | None = None  # who runs, or is to run, what this job would
     lane_of: int | None = None  # a serial queue: whose lane it is, if it is another tree's
     running: int = 0  # a limited queue: how many it runs now
 
@@ -33,6 +34,7 @@ class Facts(Struct, frozen=True):
     ahead: int  # how many come before it
     now: int
     kin: Kin
+    uncached: str | None = None  # why its result was not kept
 
 
 Reason = tuple[str, list[str]]  # and what to do about it
@@ -95,7 +97,13 @@ def _cancelled(facts: Facts) -> Reason:
 
 
 def _completed(facts: Facts) -> Reason:
-    return f"it completed at {facts.job.finished_at}", [f"covey logs {facts.job.id}"]
+    job = facts.job
+    text = f"it completed at {job.finished_at}"
+    if job.cached_from is not None:
+        text += f", cached from job {job.cached_from}: nothing had to run"
+    elif facts.uncached is not None:
+        text += f"; {facts.uncached}"
+    return text, [f"covey logs {job.id}"]
 
 
 def _waiting(facts: Facts) -> Reason:
@@ -107,6 +115,9 @@ def _waiting(facts: Facts) -> Reason:
 
 def _blocked(facts: Facts) -> Reason:
     kin = facts.kin
+    if kin.flight is not None:
+        reason = f"job {kin.flight} is at the same work: this one has its result, or runs after it"
+        return reason, [f"covey why {kin.flight}"]
     if kin.before is not None:
         return f"it waits for its turn: job {kin.before} comes before it", [f"covey why {kin.before}"]
     still = [root for root, outcome in kin.roots if outcome is None]

@@ -15,15 +15,17 @@ from ..core.model import MAX_FAILED, MAX_OUTCOMES, Child
 class Families:
     ask: Callable[..., list[tuple[Any, ...]]]
 
-    def end_below(self, parent: int, after: int, change: Transition, now: int) -> list[tuple[int, int, int]]:
-        """Every unfinished descendant, from the children behind ``after`` on, has ended: (id, parent, child number)."""
+    def end_below(self, parent: int, after: int, change: Transition, now: int) -> list[Any]:
+        """Every unfinished descendant, from the children behind ``after`` on, has ended.
+
+        (id, parent, child number, key of the cache) of each.
+        """
         ids = [row[0] for row in self.ask("unfinished_below", parent=parent, after=after)]
         if not ids:
             return []
-        rows = self.ask(
+        return self.ask(
             "change_many", ids=json_text(ids), state=change.state, fence=change.fence, error=change.error, now=now
         )
-        return [(id, parent_id, child_no) for id, parent_id, child_no in rows]
 
     def open(self, ids: Sequence[int], now: int) -> None:
         """These jobs, new or re-opened, stand in their queue's lane as it is today, and their trees have time again."""

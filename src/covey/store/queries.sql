@@ -368,7 +368,7 @@ select id from below
 update {jobs}
 set state = :state, fence = fence + :fence, error = :error, unique_key = null, finished_at = :now, updated_at = :now
 where id {in_ids:ids} and finished_at is null
-returning id, parent_id, child_no
+returning id, parent_id, child_no, cache_key
 
 -- name: first_failed
 select min(child_no) from {jobs} where parent_id = :parent and state in ('dead', 'cancelled')
@@ -706,7 +706,7 @@ select j.id, j.key, j.queue, j.task, p.args, j.state, j.phase, j.priority, j.att
        j.created_at, j.updated_at, j.started_at, j.finished_at, j.timeout_s, j.cwd, j.pool, j.worker, o.name, o.beat_at,
        o.lease_s, j.exit_code, j.error, r.body, j.parent_id, j.root_id, j.children_total, j.children_unfinished,
        j.children_failed, j.batch, j.labels, j.interruptions, j.info, j.kind, j.fence, w.name, w.busy_since,
-       j.depth, j.child_no, j.children_info, o.host
+       j.depth, j.child_no, j.children_info, o.host, j.cached_from, j.cache_key
 from {jobs} j
 left join {payloads} p on p.job_id = j.id
 left join {results} r on r.job_id = j.id

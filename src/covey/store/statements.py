@@ -40,6 +40,7 @@ USUAL = {
     "joins": "= 0",
     "child_mode": "is null",
     "tree_deadline_at": "is null",
+    "cache_key": "is null",
 }
 _OF_TREES = ("children", "failed_siblings")  # are told later, and only to those that are concerned
 _COLUMN_OF = {"attempt": "attempts", "args": "(select args from {payloads} where job_id = {jobs}.id)"}
@@ -88,7 +89,7 @@ def load(dialect: str, prefix: str = "") -> Mapping[str, str]:
     """Statement texts by name, comments stripped, {table} and the rest written out."""
     room = files(__package__)
     statements: dict[str, str] = {}
-    for file in (room / "queries.sql", room / dialect / "statements.sql"):
+    for file in (room / "queries.sql", room / "cache.sql", room / dialect / "statements.sql"):
         parts = _NAME.split(file.read_text())
         for key, body in zip(parts[1::2], parts[2::2], strict=True):
             lines = (line for line in body.splitlines() if not line.lstrip().startswith("--"))

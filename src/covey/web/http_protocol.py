@@ -32,7 +32,7 @@ def most_connections() -> int:
     return max(1, soft - SPARE) if soft != resource.RLIM_INFINITY else 1 << 20
 
 
-class BoundedProtocol(HttpToolsProtocol):
+class Careful(HttpToolsProtocol):
     _head = 0  # bytes of the head so far; None when it is complete
     _is_head = True
     _problem: tuple[int, str, str] | None = None

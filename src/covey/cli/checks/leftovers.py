@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...errors import ContainerError
-from .check_result import CheckResult, ok, some, warn
+from .check_result import Finding, ok, some, warn
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
@@ -18,14 +18,14 @@ REAPED = "`covey worker reap`, or the next `covey worker start`, ends them"
 SWEPT = "the next `covey worker start` removes them"
 
 
-def look(engine: Engine) -> Iterator[CheckResult]:
+def look(engine: Engine) -> Iterator[Finding]:
     found = [*_processes(engine), *_files(engine), *_server(engine), *_groups(engine), *_containers(engine)]
     yield from found
     if all(each.verdict == "ok" for each in found):
         yield ok("leftovers", "none")
 
 
-def _processes(engine: Engine) -> Iterator[CheckResult]:
+def _processes(engine: Engine) -> Iterator[Finding]:
     from ...engine.health import is_alive
 
     living = {pool.id for pool in engine.pool_views() if is_alive(pool)}
@@ -50,7 +50,7 @@ def marked(database_id: str) -> Iterator[tuple[int, int]]:
             yield int(entry), int(pool)
 
 
-def _files(engine: Engine) -> Iterator[CheckResult]:
+def _files(engine: Engine) -> Iterator[Finding]:
     from ...engine import leftovers
     from ...pool.live_output import stale_directories
 
@@ -62,7 +62,7 @@ def _files(engine: Engine) -> Iterator[CheckResult]:
         yield warn("leftovers", f"directories of lost pools: {some(directories)}", SWEPT)
 
 
-def _server(engine: Engine) -> Iterator[CheckResult]:
+def _server(engine: Engine) -> Iterator[Finding]:
     from ...discovery import NAME, found, read_note
     from ...env import boot
 
@@ -76,14 +76,14 @@ def _server(engine: Engine) -> Iterator[CheckResult]:
         yield warn("leftovers", text, f"nobody trusts it; the next `covey server` replaces {os.path.join(side, NAME)}")
 
 
-def _groups(engine: Engine) -> Iterator[CheckResult]:
+def _groups(engine: Engine) -> Iterator[Finding]:
     from ...system import cgroup
 
     if groups := cgroup.left(engine.database_id):
         yield warn("leftovers", f"empty control groups of lost pools: {some(groups)}", "remove them: rmdir PATH")
 
 
-def _containers(engine: Engine) -> Iterator[CheckResult]:
+def _containers(engine: Engine) -> Iterator[Finding]:
     from ...containers.docker import ENGINES, Docker
     from ...containers.launch import orphans
 

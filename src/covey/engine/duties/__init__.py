@@ -2,6 +2,8 @@
 
 duty             the shape of all of them: a name, a period, what is done
 heal_trees       parents that wait for nobody, and what waits for a clock that was ahead
+heal_flights     followers of a flight that is none any more
+collect_cache    what is more than the cache may keep
 prune            history past its time
 forget_requests  old answers
 resume_queues    pauses that are over
@@ -12,11 +14,11 @@ from __future__ import annotations
 from random import Random
 
 from ...store.store import Store
-from . import forget_requests, heal_trees, prune, resume_queues
+from . import collect_cache, forget_requests, heal_flights, heal_trees, prune, resume_queues
 from .duty import PERIOD as PERIOD
 
 # In this order: healing comes first, because the others judge by what it has noticed of clocks that were ahead.
-ALL = (heal_trees.DUTY, prune.DUTY, forget_requests.DUTY, resume_queues.DUTY)
+ALL = (heal_trees.DUTY, heal_flights.DUTY, prune.DUTY, collect_cache.DUTY, forget_requests.DUTY, resume_queues.DUTY)
 
 
 def do(store: Store, now: int, rng: Random) -> bool:

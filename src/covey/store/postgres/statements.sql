@@ -150,6 +150,7 @@ set state = 'completed', pool = null, error = null, exit_code = done.exit_code, 
     started_at = done.started_at, finished_at = :now, updated_at = :now, info = coalesce(done.info, {jobs}.info)
 from done
 where {jobs}.id = done.id and coalesce({jobs}.pool, 0) = :pool and {jobs}.fence = done.fence and {jobs}.state = 'processing'
+  and cache_key is null
   and (not :flat or not {has_kin})
 returning {jobs}.id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id)
 
