@@ -25,8 +25,7 @@ from covey.discovery import Note, leave_note
 from covey.engine.engine import Engine
 from covey.env import boot, hostname
 from covey.open import open_engine
-from covey.store.sqlite import database
-from covey.system import cgroup
+from covey.system import cgroup, files
 from tests.kit import HandPool, command
 from tests.kit.faults import SmallDisk
 from tests.kit.lacking import Lacking
@@ -134,7 +133,7 @@ def test_a_clock_that_is_far_off_is_found(db: str, monkeypatch: pytest.MonkeyPat
 
 def test_a_network_file_system_and_a_missing_directory_are_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mounts").write_text(f"server:/x {tmp_path} nfs4 rw 0 0\n")
-    monkeypatch.setattr(database, "MOUNTS", str(tmp_path / "mounts"))
+    monkeypatch.setattr(files, "MOUNTS", str(tmp_path / "mounts"))
     assert ill(f"sqlite://{tmp_path}/queue.db", "file system").verdict == "bad"
     assert "no directory" in ill(str(tmp_path / "none" / "queue.db"), "file system").text
 

@@ -36,9 +36,9 @@ class Planted(NamedTuple):
 BUGS = [
     Planted(
         "nobody is a subreaper",
-        "system/process_tree.py",
-        "prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)",
-        "prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)",
+        "system/linux.py",
+        "_prctl(PR_SET_CHILD_SUBREAPER, 1)",
+        "_prctl(PR_SET_CHILD_SUBREAPER, 0)",
         "processes/test_families.py",
         "a_daemon",
     ),
@@ -69,7 +69,7 @@ BUGS = [
     ),
     Planted(
         "the kernel is not asked to end a function with its pool",
-        "system/process_tree.py",
+        "system/linux.py",
         "os.O_NONBLOCK | os.O_ASYNC",
         "os.O_NONBLOCK",
         "processes/test_lost.py",
@@ -167,7 +167,7 @@ BUGS = [
     Planted(
         "a command has its worker's descriptors",
         "worker/command_worker.py",
-        "err_reader, err_writer = os.pipe2(os.O_CLOEXEC)",
+        "err_reader, err_writer = os.pipe()",
         "err_reader, err_writer = os.pipe2(0)",
         "processes/test_commands.py",
         "a_command",

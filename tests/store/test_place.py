@@ -15,6 +15,7 @@ from covey.engine.engine import Engine
 from covey.errors import CoveyError, InvalidInput, StoreError
 from covey.open import open_dialect, open_engine
 from covey.store.sqlite import database as sqlite
+from covey.system import files
 from tests.kit import command
 from tests.kit.faults import Child, ForkError, in_fork
 
@@ -218,10 +219,10 @@ def test_a_network_file_system_is_recognised_and_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, kind: str
 ) -> None:
     (tmp_path / "mounts").write_text(MOUNTS.format(at=tmp_path))
-    monkeypatch.setattr(sqlite, "MOUNTS", str(tmp_path / "mounts"))
+    monkeypatch.setattr(files, "MOUNTS", str(tmp_path / "mounts"))
     directory = tmp_path / place
     directory.mkdir(parents=True)
-    assert sqlite.file_system_of(str(directory)) == kind
+    assert files.file_system_of(str(directory)) == kind
     if kind in ("nfs4", "cifs", "9p"):
         with pytest.raises(StoreError, match=kind) as refusal:
             open_engine(str(directory / "queue.db"))

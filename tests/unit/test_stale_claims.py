@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from covey.engine.engine import Engine
@@ -77,5 +76,5 @@ def test_a_claim_that_may_run_elsewhere_by_now_goes_back_instead_of_to_a_worker(
         assert [(report.id, report.outcome) for report in stale._results.take()] == [(claim.id, "taken_back")]
         assert not stale._dispatcher
     finally:
-        os.close(stale._bell)
+        stale._bell.close()
         stale._selector.close()

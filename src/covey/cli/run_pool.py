@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..core.model import ENDED
 from ..errors import StoreError
+from ..system.calls import calls
 
 if TYPE_CHECKING:
     from ..core.ports import Client
@@ -105,7 +106,7 @@ class Workers:
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
     """Whether it is gone, after a moment's wait that its end cuts short."""
     try:
-        handle = os.pidfd_open(process.pid)
+        handle = calls.handle(process.pid)
     except OSError:
         return process.poll() is not None
     try:
@@ -113,7 +114,7 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
         poll.register(handle, select.POLLIN)
         return bool(poll.poll(100))
     finally:
-        os.close(handle)
+        handle.close()
 
 
 def reuses(engine: Client, no_reuse: bool) -> bool:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from ..system.files import reopen
 from .printing import safe
 
 SLICE = 4096  # what a pipe that can be written to takes without waiting
@@ -87,7 +88,7 @@ def _without_waiting(fd: int) -> int:
     mode = os.fstat(fd).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         try:
-            return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            return reopen(fd, os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
             pass
     return fd

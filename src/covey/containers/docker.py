@@ -6,7 +6,6 @@ parsed.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..errors import ContainerError, InvalidInput
+from ..system.calls import calls
 
 ENGINES = ("docker", "podman")
 PATIENCE_S = 60.0  # for one command; an engine that takes longer is as good as gone
@@ -194,7 +194,7 @@ class Calls:
     def __init__(self, threads: int) -> None:
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="covey-containers")
         self._done: dict[Future[Any], Callable[[Future[Any]], None]] = {}
-        self.bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.bell = calls.wake_up()
 
     def __len__(self) -> int:
         return len(self._done)
@@ -203,11 +203,10 @@ class Calls:
         """``work`` runs in a thread, ``done`` in the one that collects."""
         future = self._threads.submit(work)
         self._done[future] = done
-        future.add_done_callback(lambda _: os.eventfd_write(self.bell, 1))
+        future.add_done_callback(lambda _: self.bell.ring())
 
     def drain(self, _: object) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self.bell)
+        self.bell.drain()
 
     def collect(self) -> None:
         for future in [future for future in self._done if future.done()]:
@@ -216,7 +215,7 @@ class Calls:
     def close(self) -> None:
         """None of them runs any more; those that had not begun never will."""
         self._threads.shutdown(wait=True, cancel_futures=True)
-        os.close(self.bell)
+        self.bell.close()
 
 
 def _container(name: str, state: dict[str, Any], labels: dict[str, str] | None) -> Container:

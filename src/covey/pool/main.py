@@ -116,7 +116,7 @@ class Starter:
         self._ticks = start_ticks(os.getpid()) or 0
         self._cgroup: str | None = None
         # Nobody writes: its end tells every worker that ours has come.
-        self._lifeline = early.lifeline if early else os.pipe2(os.O_CLOEXEC)
+        self._lifeline = early.lifeline if early else os.pipe()
 
     @property
     def pool(self) -> int:

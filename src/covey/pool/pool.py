@@ -19,7 +19,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 from ..core.model import Claim, Kind
@@ -27,6 +26,7 @@ from ..core.turn import Reply
 from ..env import failpoint
 from ..errors import CoveyError
 from ..log import Log
+from ..system.calls import calls
 from ..system.process import Parent
 from ..worker import messages
 from .capacity import Prefetch
@@ -71,7 +71,7 @@ class Pool:
         self._roster = Roster(workers, turn_loop.show)
         self._parent = parent
         self._lock = turn_loop.questions.lock = threading.Lock()
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._bell = calls.wake_up()
         self._news: list[Reply] = []  # answers that the main thread must act on
         self._selector = selectors.DefaultSelector()
         self._rejoin_at: float | None = None  # when to try again to register
@@ -102,7 +102,7 @@ class Pool:
             patience_s = self._patience()
         self._turn_loop.on_reply = self._on_reply
         self._turn_loop.on_rest = self._on_rest
-        self._turn_loop.on_crash = partial(os.eventfd_write, self._bell, 1)
+        self._turn_loop.on_crash = self._bell.ring
         self._turn_loop.on_wait = self._meanwhile
         self._turn_loop.start()
         self._prefetch.overlap(self._turn_loop.overlaps)
@@ -171,7 +171,7 @@ class Pool:
             self._workers.forget(worker)
         self._turn_loop.close()
         self._selector.close()
-        os.close(self._bell)
+        self._bell.close()
         self._log.stopped(self._results.done, self._results.failed)
         return 1 if self._had_to_kill or nobody else 0
 
@@ -195,7 +195,7 @@ class Pool:
                 self._news.append(reply)
                 unwatched = True
         if unwatched:
-            os.eventfd_write(self._bell, 1)
+            self._bell.ring()
 
     def _on_rest(self) -> bool:
         """In the store thread, before it waits: a hot pool gives its workers a moment, then it cools down."""
@@ -211,7 +211,7 @@ class Pool:
                     return True
         with self._lock:
             self._end_stream()
-        os.eventfd_write(self._bell, 1)  # the main thread has slept through it all, and has workers to show
+        self._bell.ring()  # the main thread has slept through it all, and has workers to show
         return False
 
     def _begin_stream(self) -> None:
@@ -248,8 +248,7 @@ class Pool:
         return reported
 
     def _on_news(self, _: object) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._bell)
+        self._bell.drain()
         news, self._news = self._news, []
         for reply in news:
             if reply.lost:

@@ -19,6 +19,7 @@ from ..core.ports import Source
 from ..core.turn import PoolEvent, Reply, Turn, WorkerState
 from ..errors import CoveyError, Gone, SchemaError, TooLarge
 from ..log import Log
+from ..system.calls import calls
 from ..worker import messages
 from .capacity import Ledger, TypeCapacity, kinds_of, queues_of
 from .reaper import Reaper
@@ -151,7 +152,7 @@ class TurnLoop:
 
         After a long stop (SIGSTOP, a suspended machine) they may run elsewhere by now, and only a turn can tell.
         """
-        return _boottime() - self._confirmed_at < self._lease_s
+        return calls.boot_s() - self._confirmed_at < self._lease_s
 
     def idle(self) -> bool:
         """Nothing is on its way to the store."""
@@ -184,7 +185,7 @@ class TurnLoop:
                 self._rest(left)
                 continue
             turn = self._compose(left.reports, events, held=timed or left.unknown)
-            began = _boottime()
+            began = calls.boot_s()
             self._woken, self._turned_at = False, time.monotonic()
             reply = self._send(turn, left)
             if reply is not None:
@@ -375,8 +376,3 @@ class Questions:
                     text = msgspec.json.encode(found)
             with self.lock, contextlib.suppress(OSError):  # it is gone, or does not listen: it has a clock of its own
                 messages.send_answer(worker.reports, ask.number, text)
-
-
-def _boottime() -> float:
-    """Seconds, counting those that the machine was suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

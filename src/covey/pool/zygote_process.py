@@ -18,9 +18,10 @@ from typing import Self
 
 from msgspec.structs import asdict
 
-from ..env import alive, start_ticks
 from ..errors import CoveyError, InvalidInput
 from ..system import process_tree
+from ..system.calls import calls
+from ..system.process import alive, is_traced, start_ticks
 from ..system.resources import raise_file_limit
 from ..worker import messages
 from ..worker.messages import WorkerConfig
@@ -38,8 +39,8 @@ class ZygoteProcess:
     def __init__(
         self, setting: WorkerConfig, *, preload: bool, environ: dict[str, str], says: int | None = None
     ) -> None:
-        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._fate, telling = os.pipe2(os.O_CLOEXEC)  # the signal that has killed the zygote; its parent is the guard
+        self.control, theirs = calls.framed_pair()
+        self._fate, telling = os.pipe()  # the signal that has killed the zygote; its parent is the guard
         given = {"control": theirs.fileno(), "fate": telling, "preload": preload, **asdict(setting)}
         self._before = frozenset(process_tree.children(os.getpid()))  # of who was us before exec: no business of ours
         if says is None:  # what it and its workers say before and between jobs
@@ -103,9 +104,7 @@ class ZygoteProcess:
 
     def is_traced(self) -> bool:
         """Whether a debugger has stopped the zygote, or may at any moment."""
-        with contextlib.suppress(OSError, StopIteration), open(f"/proc/{(self.identity or (0,))[0]}/status") as status:
-            return next(line for line in status if line.startswith("TracerPid:")).split()[1] != "0"
-        return False
+        return self.identity is not None and is_traced(self.identity[0])
 
     def close(self, timeout_s: float = 5.0) -> None:
         """The zygote and every descendant of it are gone."""
@@ -180,8 +179,8 @@ class EarlyZygote:
         self.app, self.signals = app, signals
         process_tree.become_subreaper()
         self.files = raise_file_limit()
-        self.lifeline = os.pipe2(os.O_CLOEXEC)
-        self.said = os.memfd_create("covey-import", os.MFD_CLOEXEC)  # by the app, until there is a log
+        self.lifeline = os.pipe()
+        self.said = calls.nameless_file("covey-import")  # by the app, until there is a log
         self._environ = zygote_environment(db)
         self._process: ZygoteProcess | None = None
         self.told = messages.Preloaded({})

@@ -12,7 +12,7 @@ import os
 import re
 import time
 
-from ..env import alive
+from .process import alive
 
 PREFIX = "covey-"
 PERIOD_S = 1.0  # between two looks at who was killed for lack of memory

@@ -1,4 +1,4 @@
-"""Single processes: whether the one lives without which we shall not, and the signals that this one gets."""
+"""Single processes: who lives, the parent without which a pool ends, the signals that come in."""
 
 from __future__ import annotations
 
@@ -7,20 +7,106 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
-from ..env import read_ticks
 from ..errors import InvalidInput
+from .calls import calls
 
 PARENT_S = 5.0  # between two looks, where nothing tells that it is gone
+
+
+def boot() -> str:
+    """Names the space in which a pid means something: this boot of this machine, this pid namespace."""
+    return calls.boot()
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in ticks since boot: with the pid, its identity. None if it is gone or a zombie."""
+    try:
+        return calls.ticks(pid)
+    except OSError:
+        return None
+
+
+def read_ticks(pid: int) -> int | None:
+    """The same, but OSError when it cannot be told."""
+    return calls.ticks(pid)
+
+
+def alive(pid: int, ticks: int) -> bool:
+    """True while exactly this process lives; a reused pid has other ticks."""
+    return start_ticks(pid) == ticks
+
+
+def send(pid: int, ticks: int, number: int) -> bool:
+    """Exactly this process has the signal; False if it is gone, or is not ours to signal."""
+    try:
+        handle = calls.handle(pid)
+    except OSError:
+        return False
+    try:
+        if start_ticks(pid) != ticks:
+            return False
+        handle.send(number)
+        return True
+    except OSError:
+        return False
+    finally:
+        handle.close()
+
+
+def memory(pid: int) -> int | None:
+    """Bytes that it takes; None if that cannot be told."""
+    try:
+        with open(f"/proc/{pid}/statm") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def is_traced(pid: int) -> bool:
+    """Whether a debugger has stopped it, or may at any moment."""
+    with contextlib.suppress(OSError, StopIteration), open(f"/proc/{pid}/status") as status:
+        return next(line for line in status if line.startswith("TracerPid:")).split()[1] != "0"
+    return False
+
+
+def command_line(pid: int) -> str | None:
+    """What it was started with; None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return None
+
+
+def described(pid: int | None) -> str:
+    """Its name and what it does at the moment, in words."""
+    states = {"T": "stopped", "t": "traced", "D": "waiting for the disk", "Z": "a zombie"}
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            name, _, rest = stat.read().partition("(")[2].rpartition(") ")
+        return f"{name}, {states.get(rest[0], 'running')}"
+    except OSError:
+        return "gone"
+
+
+def user_name() -> str:
+    """Whose process this is; his number if the system has no name for him."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 class Watcher(Protocol):
     """Calls back when a descriptor can be read."""
 
-    def watch(self, file: int, act: Callable[[object], None]) -> None: ...
+    def watch(self, file: Any, act: Callable[[object], None]) -> None: ...
 
-    def unwatch(self, file: int) -> None: ...
+    def unwatch(self, file: Any) -> None: ...
 
 
 class Parent:
@@ -51,13 +137,13 @@ class Parent:
         """The host hears at once when it is gone, where the system tells: then it is time to look."""
         self.at = time.monotonic()  # it may have gone before anybody listened
         try:
-            handle = os.pidfd_open(self.pid)
+            handle = calls.handle(self.pid)
         except OSError:  # there is no such thing, or it is gone already
             return
 
         def hear(_: object) -> None:
             host.unwatch(handle)
-            os.close(handle)
+            handle.close()
             self.at = time.monotonic()
 
         host.watch(handle, hear)
@@ -66,7 +152,9 @@ class Parent:
 @contextlib.contextmanager
 def signal_pipe() -> Iterator[int]:
     """INT and TERM arrive as bytes on a descriptor; no Python runs in a handler."""
-    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
     before = {
         number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     }

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
-import select
 import signal
 import time
 from collections.abc import Callable, Container
 
-from ..env import start_ticks
+from .calls import calls
+from .process import send as send_to
+from .process import start_ticks
 
-PR_SET_CHILD_SUBREAPER = 36
-PR_SET_PDEATHSIG = 1
 MOST_ZOMBIES = 100
 MARK = "COVEY_RUN"  # <database_id>:<pool>:<job>:<fence>
 BLANK = "-" * 64  # room for a mark, in the environment of a process that is started before its pool has a number
@@ -26,12 +24,12 @@ _place: int | None = None  # where our own mark stands, in the memory that the k
 
 def become_subreaper() -> None:
     """Orphans among this process's descendants become its children: nothing escapes by forking twice."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    calls.adopt_orphans()
 
 
 def die_with_parent() -> None:
     """This process gets TERM when the thread that started it ends, also by kill -9."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    calls.die_with_parent()
 
 
 def die_with(lifeline: int) -> None:
@@ -39,13 +37,7 @@ def die_with(lifeline: int) -> None:
 
     The second line behind the zygote: a function that holds the interpreter would not see its pool go.
     """
-    # Asynchronous notice belongs to an open file: through /proc this process gets one of its own on the same pipe.
-    own = os.open(f"/proc/self/fd/{lifeline}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(own, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
-    if select.select([own], [], [], 0)[0]:  # it was closed before we asked
-        os._exit(0)
+    calls.die_with(lifeline)
 
 
 def is_empty() -> bool:
@@ -59,14 +51,7 @@ def is_empty() -> bool:
 
 def children(pid: int) -> list[int]:
     """Its direct children, zombies included."""
-    found: list[int] = []
-    try:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/children") as listed:
-                found += map(int, listed.read().split())
-    except OSError:
-        pass
-    return found
+    return calls.children(pid)
 
 
 def descendants(pid: int, keep: Container[int] = ()) -> list[int]:
@@ -181,17 +166,24 @@ def write_mark(text: str) -> bool:
 
 def marked(prefix: str) -> list[int]:
     """Processes of this user that carry our mark: started by a pool of that database, whoever their parent is now."""
+    return [pid for pid, _ in marks(prefix)]
+
+
+def marks(prefix: str) -> list[tuple[int, str]]:
+    """The same with what each mark says. Nobody where the system does not show environments."""
     wanted = f"{MARK}={prefix}".encode()
-    found = []
+    found: list[tuple[int, str]] = []
     uid = os.getuid()
+    if not os.path.isdir("/proc"):
+        return found
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
         try:
             if os.stat(f"/proc/{name}").st_uid != uid and uid != 0:
                 continue
-            if any(part.startswith(wanted) for part in _environ(name).split(b"\0")):
-                found.append(int(name))
+            if mark := next((part for part in _environ(name).split(b"\0") if part.startswith(wanted)), None):
+                found.append((int(name), mark.partition(b"=")[2].decode("ascii", "replace")))
         except OSError:
             continue
     return found
@@ -224,12 +216,6 @@ def kill_marked(prefix: str, timeout_s: float = 5.0) -> int:
         if not left or time.monotonic() > deadline:
             return len(killed)
         for pid, ticks in left.items():
-            with contextlib.suppress(ProcessLookupError, PermissionError, OSError):
-                handle = os.pidfd_open(pid)
-                try:
-                    if start_ticks(pid) == ticks:
-                        signal.pidfd_send_signal(handle, signal.SIGKILL)
-                        killed.add(pid)
-                finally:
-                    os.close(handle)
+            if send_to(pid, ticks, signal.SIGKILL):
+                killed.add(pid)
         time.sleep(0.005)

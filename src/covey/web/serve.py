@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import resource
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from msgspec import Struct
 
 from ..errors import InvalidInput, Refused
 from ..log import Log
+from ..system.resources import raise_file_limit
 from .asgi import App
 from .auth import is_loopback
 from .engine_threads import Open
@@ -116,8 +116,7 @@ def serve(
 ) -> None:
     """Serves until INT or TERM, then answers what is under way and returns."""
     hosts = [each.getsockname()[0] for each in sockets]
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each pool that waits has a connection
+    raise_file_limit()  # each pool that waits has a connection
 
     async def run() -> None:
         app = App(

@@ -14,6 +14,7 @@ from typing import Any
 from ..core.codec import decode, printable
 from ..core.model import Output, Report
 from ..system import process_tree
+from ..system.calls import calls
 from . import spawn_file
 from .messages import RunJob
 from .output import Capture, join, live_path
@@ -41,7 +42,9 @@ class CommandWorker:
         self._kept: frozenset[int] = frozenset()
         self._drains: list[int] = []  # what is kept writes there; whoever wants it has sent it elsewhere
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-        self._bell, ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._bell, ring = os.pipe()
+        os.set_blocking(self._bell, False)
+        os.set_blocking(ring, False)
         signal.signal(signal.SIGTERM, lambda *_: None)  # means something only beside a serial in the slot
         signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
         process_tree.become_subreaper()
@@ -123,8 +126,8 @@ class CommandWorker:
         os.chdir(claim.cwd or self._home)
         if self._kept:  # what is there before the command begins belongs to those that are kept, whoever its parent is
             self._kept = frozenset(process_tree.descendants(os.getpid()))
-        out_reader, out_writer = os.pipe2(os.O_CLOEXEC)
-        err_reader, err_writer = os.pipe2(os.O_CLOEXEC)
+        out_reader, out_writer = os.pipe()
+        err_reader, err_writer = os.pipe()
         try:
             pid = os.posix_spawn(
                 _executable(argv[0], env),
@@ -154,7 +157,8 @@ class CommandWorker:
         self, pid: int, readers: tuple[int, int], out: Capture, err: Capture, serial: int
     ) -> tuple[bool, int | None]:
         """(was it stopped, wait status of the main process). Ends when that process does, whoever keeps the pipes."""
-        handle = os.pidfd_open(pid)
+        main = calls.handle(pid)
+        handle = main.fileno()
         poll = select.poll()
         captures = dict(zip(readers, (out, err), strict=True))
         for fd in (*readers, handle, self._bell, *self._drains):
@@ -180,7 +184,7 @@ class CommandWorker:
                         process_tree.end_all(grace_s=0.2)
                         os._exit(0)
         finally:
-            os.close(handle)
+            main.close()
 
     def _stop(self, pid: int, captures: dict[int, Capture]) -> int | None:
         """TERM, grace, KILL, verified gone. The pipes are read meanwhile: a full one would keep its writer."""

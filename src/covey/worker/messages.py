@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from ..core.model import Claim, Report
+from ..system.calls import calls
 
 BIG = 32 * 1024
 GARBLED = ""  # instead of a worker's name, in what it did not say
@@ -24,8 +25,9 @@ _LENGTH = struct.Struct("<I")
 _NUMBER = struct.Struct("<Q")
 _FD_SPACE = socket.CMSG_SPACE(4)
 # Plain integers: the socket module's flags are enums, and their arithmetic costs more than the decoding.
-WAIT = int(socket.MSG_CMSG_CLOEXEC)
-DONT_WAIT = int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
+# What comes beside a message is closed by exec; where the system has no such flag, whoever receives it sees to it.
+WAIT = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+DONT_WAIT = WAIT | int(socket.MSG_DONTWAIT)
 _TRUNCATED = int(socket.MSG_TRUNC)
 
 
@@ -138,7 +140,7 @@ def send_job(end: socket.socket, message: bytes) -> None:
     if len(message) <= BIG:
         end.send(message)
         return
-    fd = os.memfd_create("covey-job", os.MFD_CLOEXEC)
+    fd = calls.nameless_file("covey-job")
     try:
         with open(fd, "wb", closefd=False) as body:
             body.write(message)
@@ -165,7 +167,7 @@ def send_answer(end: socket.socket, number: int, body: bytes | None) -> None:
     beside, fd = [], -1
     try:
         if body is not None:
-            fd = os.memfd_create("covey-answer", os.MFD_CLOEXEC)
+            fd = calls.nameless_file("covey-answer")
             with open(fd, "wb", closefd=False) as file:
                 file.write(body)
             beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [fd]))]

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import stat
 
 from ..core.model import Output
 from ..env import output_mode
+from ..system import files
 
 CAP = 1 << 20  # bytes kept of each stream: half from the head, half from the tail
 ROTATE = 1 << 20  # a live file is followed by another at this size
 HOLLOW = 8 << 20  # a live file that takes more of the disk than this loses its middle
-PUNCH_HOLE_KEEP_SIZE = 3
 NAMELESS = "/memfd:covey-out"
-off_t = ctypes.c_longlong
-_libc = ctypes.CDLL(None)
 
 
 class Capture:
@@ -158,16 +155,6 @@ def hollow_out(directory: str, pid: int) -> None:
 
     Only in files of ours: a task may have put its own in the place of its standard streams.
     """
+    place = os.path.join(os.path.realpath(directory), "") if directory else NAMELESS
     for stream in (1, 2):
-        with contextlib.suppress(OSError):
-            path = f"/proc/{pid}/fd/{stream}"
-            place = os.path.join(os.path.realpath(directory), "") if directory else NAMELESS
-            if not os.readlink(path).startswith((place, NAMELESS)):
-                continue
-            fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                found = os.fstat(fd)
-                if found.st_blocks * 512 > HOLLOW:
-                    _libc.fallocate(fd, PUNCH_HOLE_KEEP_SIZE, off_t(CAP), off_t(found.st_size - 2 * CAP))
-            finally:
-                os.close(fd)
+        files.hollow_out(pid, stream, (place, NAMELESS), most=HOLLOW, keep=CAP)

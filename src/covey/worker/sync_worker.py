@@ -17,6 +17,7 @@ from ..core.codec import clean, decode, encode
 from ..core.model import Claim, Output, Report
 from ..errors import Abort, CoveyError, Retry, Snooze, SpawnRefused, Stopped
 from ..system import process_tree
+from ..system.calls import calls
 from .context import Context
 from .execution import RunnableTask, first_call, second_call, set_spawned
 from .messages import RunJob
@@ -129,10 +130,7 @@ class Files:
 
     @staticmethod
     def _nameless(live: str) -> int:
-        try:
-            return os.open(live, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        except OSError:  # no such directory any more, or a file system without nameless files
-            return os.memfd_create("covey-out", os.MFD_CLOEXEC)
+        return calls.nameless_file("covey-out", live)
 
     def show(self, job: int, fence: int) -> None:
         """Until `take`, what is written can be followed. Without a place to show it the job runs all the same."""

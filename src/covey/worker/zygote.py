@@ -16,7 +16,6 @@ import contextlib
 import gc
 import importlib
 import os
-import resource
 import select
 import signal
 import socket
@@ -29,8 +28,9 @@ import msgspec
 from msgspec import structs
 
 from ..core.codec import clean
-from ..env import start_ticks
 from ..system import cgroup, process_tree
+from ..system.process import start_ticks
+from ..system.resources import set_file_limit
 from . import messages, zygote_guard
 from .main import NoApp, load_app, other_threads, work
 from .messages import WorkerConfig
@@ -42,7 +42,9 @@ class Zygote:
     def __init__(self, control: socket.socket, config: WorkerConfig, *, preload: bool, marks: int = -1) -> None:
         self._control, self._config, self._preloads, self._marks = control, config, preload, marks
         self._workers: set[int] = set()
-        self._bell, self._ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._bell, self._ring = os.pipe()
+        os.set_blocking(self._bell, False)
+        os.set_blocking(self._ring, False)
 
     def run(self) -> None:
         """Returns once the pool has hung up and no descendant is left."""
@@ -99,7 +101,7 @@ class Zygote:
     def _listen(self) -> bool:
         """One request of the pool; False when it has hung up."""
         try:
-            data, beside, _, _ = self._control.recvmsg(MOST, socket.CMSG_SPACE(12), socket.MSG_CMSG_CLOEXEC)
+            data, beside, _, _ = self._control.recvmsg(MOST, socket.CMSG_SPACE(12), messages.WAIT)
         except ConnectionResetError:  # it died with our messages unread
             return False
         if not data:
@@ -206,12 +208,12 @@ def main(given: str) -> None:
     os.set_inheritable(config.lifeline, False)
     control.set_inheritable(False)
     os.set_inheritable(fate, False)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (config.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    set_file_limit(config.files)
     if config.cgroup:
         cgroup.enter(config.cgroup)  # before anybody else's code runs
     process_tree.become_subreaper()
     process_tree.reserve_mark()
-    heard, marks = os.pipe2(os.O_CLOEXEC)
+    heard, marks = os.pipe()
     try:
         zygote = os.fork()
     except OSError:

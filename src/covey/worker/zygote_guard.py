@@ -8,7 +8,6 @@ It runs no code but this and imports no app, so that it is small and hears at on
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
@@ -16,9 +15,9 @@ import socket
 from typing import NoReturn
 
 from ..system import cgroup, process_tree
+from ..system.calls import calls
 
 NAME = "covey-guard"  # what `ps` and `top` show
-PR_SET_NAME = 15
 PATIENCE_S = 2.0  # what a zygote may take to end everything when its pool is gone; then it is frozen
 
 
@@ -27,8 +26,9 @@ def stand(zygote: int, control: socket.socket, lifeline: int, marks: int, fate: 
     control.close()  # the pool hears of the zygote's end by its end of this
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(PR_SET_NAME, NAME.encode(), 0, 0, 0)
-    handle = os.pidfd_open(zygote)
+    calls.set_name(NAME)
+    watched = calls.handle(zygote)
+    handle = watched.fileno()
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     poll.register(lifeline, 0)  # only its end: the pool is gone

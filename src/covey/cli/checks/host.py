@@ -53,8 +53,9 @@ def drift(whose: str, theirs: int) -> Finding:
 
 
 def file_system(path: str) -> Iterator[Finding]:
-    from ...store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_of
+    from ...store.sqlite.database import NETWORK_FILE_SYSTEMS
     from ...store.sqlite.disk_space import lacking
+    from ...system.files import file_system_of
 
     check, directory = "file system", os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(directory):

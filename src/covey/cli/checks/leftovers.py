@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...errors import ContainerError
+from ...system import process_tree
 from .check_result import Finding, ok, some, warn
 
 if TYPE_CHECKING:
@@ -35,19 +36,10 @@ def _processes(engine: Engine) -> Iterator[Finding]:
 
 def marked(database_id: str) -> Iterator[tuple[int, int]]:
     """(pid, pool) of every process that was started for a run of this queue, as far as we may look."""
-    mark = f"COVEY_RUN={database_id}:".encode()
-    for entry in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        if not entry.isdigit() or int(entry) == os.getpid():
-            continue
-        try:
-            with open(f"/proc/{entry}/environ", "rb") as file:
-                variables = file.read().split(b"\0")
-        except OSError:
-            continue
-        run = next((each for each in variables if each.startswith(mark)), None)
-        pool = run.decode("ascii", "replace").split(":")[1] if run else ""
+    for pid, mark in process_tree.marks(f"{database_id}:"):
+        pool = mark.split(":")[1]
         if pool.isdigit():
-            yield int(entry), int(pool)
+            yield pid, int(pool)
 
 
 def _files(engine: Engine) -> Iterator[Finding]:

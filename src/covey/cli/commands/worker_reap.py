@@ -177,8 +177,7 @@ def _count(number: int, one: str, many: str | None = None) -> str:
 
 
 def _command_line(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()
-    except OSError:
-        return "(gone)"
+    from ...system.process import command_line
+
+    said = command_line(pid)
+    return "(gone)" if said is None else said

@@ -61,23 +61,24 @@ def _lives_here(pool: PoolView) -> bool:
 
 def _signal(pool: PoolView, *, now: bool) -> None:
     """The pool has the signal. A pidfd pins the process, so that the check still holds when the signal goes out."""
-    import os
     import signal
 
+    from ...system.calls import calls
+
     try:
-        fd = os.pidfd_open(pool.pid)
+        process = calls.handle(pool.pid)
     except OSError:
         return
     try:
         # A pool that is stopping already would take a second signal for "now".
         if _lives_here(pool) and (now or pool.state != "stopping"):
-            signal.pidfd_send_signal(fd, signal.SIGINT)
+            process.send(signal.SIGINT)
             if now:  # the second signal is "now"; two of the same might melt into one
-                signal.pidfd_send_signal(fd, signal.SIGTERM)
+                process.send(signal.SIGTERM)
     except ProcessLookupError:
         pass
     finally:
-        os.close(fd)
+        process.close()
 
 
 def _await(engine: Client, pools: list[PoolView], limit_s: float | None) -> None:

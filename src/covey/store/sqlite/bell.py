@@ -10,6 +10,8 @@ import os
 import select
 import socket
 
+from ...system.calls import calls
+from ...system.files import short_path
 from .sharing import follow
 
 
@@ -49,7 +51,7 @@ class Bell:
 
     def _send(self, name: str) -> None:
         try:
-            self._out.sendto(b"!", f"/proc/self/fd/{self._fd}/{name}")
+            self._out.sendto(b"!", short_path(self._fd, name))
         except BlockingIOError:
             pass  # its buffer is full of rings
         except ConnectionRefusedError:
@@ -66,14 +68,14 @@ class Ear:
         self._directory_fd, self._name = directory_fd, name
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
-        path = f"/proc/self/fd/{directory_fd}/{name}"
+        path = short_path(directory_fd, name)
         try:
             self._socket.bind(path)
         except OSError:
             self._socket.close()
             raise
         follow(path, os.fstat(directory_fd))  # who may not write to it cannot ring
-        self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._waker = calls.wake_up()
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._poll.register(self._waker, select.POLLIN)
@@ -84,15 +86,14 @@ class Ear:
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._socket.recv(16)
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._waker)
+        self._waker.drain()
         return True
 
     def wake(self) -> None:
-        os.eventfd_write(self._waker, 1)
+        self._waker.ring()
 
     def close(self) -> None:
         self._socket.close()
-        os.close(self._waker)
+        self._waker.close()
         with contextlib.suppress(OSError):
             os.unlink(self._name, dir_fd=self._directory_fd)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ import apsw
 
 from ...env import failpoint, new_database_id, now
 from ...errors import Busy, Gone, InvalidInput, NoQueue, SchemaError, StoreError, Unknown
+from ...system.files import file_system_of
 from ..dialect import STILL_S, Listener, Params
 from ..time_limit import Limit, limited
 from .bell import Bell
@@ -28,7 +28,6 @@ from .in_memory import QuietBell
 from .sharing import barred, follow
 
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs", "ncpfs"}
-MOUNTS = "/proc/self/mounts"
 STEPS = 500_000  # of SQLite's machine between two looks at the clock: about ten milliseconds
 
 
@@ -471,19 +470,3 @@ class Sqlite:
 
 def _is_fsync(error: apsw.Error) -> bool:
     return getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_FSYNC
-
-
-def file_system_of(path: str) -> str | None:
-    """The type of the file system that holds ``path``, or None where that cannot be told."""
-    best, kind = "", None
-    real = os.path.realpath(path)
-    try:
-        with open(MOUNTS) as table:
-            for line in table:
-                _, mount, found, *_ = (*line.split(), "", "", "")
-                mount = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), mount)
-                if mount and (real == mount or real.startswith(mount.rstrip("/") + "/")) and len(mount) >= len(best):
-                    best, kind = mount, found
-    except OSError:
-        return None
-    return kind
