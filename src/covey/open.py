@@ -10,7 +10,6 @@ from . import env
 from .engine.engine import Engine
 from .errors import InvalidInput, NoQueue
 from .store import migrate
-from .store.dialect import Dialect
 from .store.sqlite.database import Sqlite
 from .store.store import Store
 
@@ -24,7 +23,8 @@ def open_engine(url: str | None = None, *, create: bool = True, upgrade: bool = 
     """The engine for a database, its tables in place. ``upgrade`` applies migrations to an old one."""
     if url is not None and is_remote(url):
         raise InvalidInput(f"{url} is a server; this works on a database itself, so run it where the server runs")
-    dialect = open_dialect(url or find_database(), create=create)
+    store = open_store(url or find_database(), create=create)
+    dialect = store.dialect
     try:
         found = migrate.current(dialect)
         if found == 0 and not create:
@@ -33,11 +33,10 @@ def open_engine(url: str | None = None, *, create: bool = True, upgrade: bool = 
             migrate.migrate(dialect, database_id=env.new_database_id(), now=env.now())
         else:
             migrate.check(found, migrate.newest(dialect.name), dialect.url)
-        store = Store(dialect)
         store.plan()
         engine = Engine(store, clock=dialect.now, rng=env.rng)
         if engine.stored_settings().get("durability") == "normal":
-            dialect.set_durability("normal")
+            dialect.upkeep.set_durability("normal")
     except BaseException:
         dialect.close()
         raise
@@ -114,11 +113,12 @@ def _path(url: str) -> str:
     return os.path.expanduser(url if not marker else "/" + rest.lstrip("/") if rest.startswith("/") else rest)
 
 
-def open_dialect(url: str, *, create: bool = True) -> Dialect:
+def open_store(url: str, *, create: bool = True) -> Store:
+    """The store for a database; whether its tables are in place is not looked at."""
     if url in ("memory:", "sqlite://:memory:", ":memory:"):
-        return Sqlite.memory(os.urandom(4).hex())
+        return Store(Sqlite.memory(os.urandom(4).hex()))
     if url.startswith("memory:"):
-        return Sqlite.memory(url.removeprefix("memory:"))
+        return Store(Sqlite.memory(url.removeprefix("memory:")))
     scheme, marker, _ = url.partition("://")
     if scheme in ("postgresql", "postgres") and marker:
         return _postgres(url)
@@ -127,15 +127,16 @@ def open_dialect(url: str, *, create: bool = True) -> Dialect:
     path = _path(url)
     if not path or "\x00" in path:
         raise InvalidInput("the database needs a path, for example --db ./queue.db")
-    return Sqlite(path, create=create)
+    return Store(Sqlite(path, create=create))
 
 
-def _postgres(url: str) -> Dialect:
+def _postgres(url: str) -> Store:
     try:
         from .store.postgres.database import Postgres
+        from .store.postgres.store import PostgresStore
     except ImportError as error:
         raise InvalidInput(f"PostgreSQL needs its driver ({error}); pip install 'covey[postgres]'") from None
-    return Postgres(url)
+    return PostgresStore(Postgres(url))
 
 
 def find_database(start: str | None = None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from covey import env
-from covey.open import open_dialect
+from covey.open import open_store
 from covey.store import migrate
 from covey.store.store import Store
 from covey.store.tables import TABLES, Rows
@@ -44,7 +44,7 @@ def old(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
     with monkeypatch.context() as patch:
         first = {name: {1: migrate.steps(name)[1]} for name in ("sqlite", "postgres")}
         patch.setattr(migrate, "steps", lambda dialect: first[dialect])
-        dialect = open_dialect(url)
+        dialect = open_store(url).dialect
         assert migrate.migrate(dialect, database_id=env.new_database_id(), now=1) == [1]
     try:
         store = Store(dialect)

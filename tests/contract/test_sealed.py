@@ -114,7 +114,7 @@ def sealed(engine: Engine, pool: HandPool) -> Engine:
 
 
 def everything(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
-    tables = engine.store.dialect.tables() - {"receipts"}
+    tables = {row[0] for row in engine.store.ask("tables", prefix=engine.store.dialect.prefix)} - {"receipts"}
     return {table: sorted(engine.store.raw(f"select * from {{{table}}}"), key=repr) for table in tables}
 
 

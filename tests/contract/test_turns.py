@@ -16,9 +16,8 @@ from covey.core.model import Claim, Report
 from covey.core.turn import Held, Reply, Turn
 from covey.engine.engine import Engine
 from covey.errors import CoveyError, InvalidInput, Refused
-from covey.open import open_dialect
+from covey.open import open_store
 from covey.store import migrate
-from covey.store.store import Store
 from covey.testing import FakeClock
 from tests.kit import HandPool, after, check_queue, child, command, python_task
 from tests.kit.faults import failpoint
@@ -271,9 +270,9 @@ def test_idle_ones_for_which_there_is_something_take_it(engine: Engine, pools: l
 @pytest.fixture
 def twin(clock: FakeClock) -> Iterator[Engine]:
     """Another queue with the same clock, to which the same happens, turn by turn."""
-    dialect = open_dialect(f"memory:{os.urandom(6).hex()}")
-    migrate.migrate(dialect, database_id=env.new_database_id(), now=clock())
-    engine = Engine(Store(dialect), clock=clock, rng=Random(0))
+    store = open_store(f"memory:{os.urandom(6).hex()}")
+    migrate.migrate(store.dialect, database_id=env.new_database_id(), now=clock())
+    engine = Engine(store, clock=clock, rng=Random(0))
     yield engine
     engine.close()
 

@@ -25,7 +25,7 @@ from covey import env
 from covey.core.model import ENDED, Claim, Spawn
 from covey.engine.engine import Engine
 from covey.errors import Refused
-from covey.open import open_dialect
+from covey.open import open_store
 from covey.store import migrate
 from covey.store.store import Store
 from covey.testing import FakeClock
@@ -50,15 +50,15 @@ SPAWNS = ("child", "child", "child", "sibling", "after", "always", "unique")
 
 class ForestMachine(RuleBasedStateMachine):
     engine_class: type[Engine] = Engine
-    store_class: type[Store] = Store
+    plant: Callable[[Store], None] = staticmethod(lambda store: None)
     new_queue: Callable[[], str] = staticmethod(lambda: f"memory:{os.urandom(8).hex()}")
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = FakeClock()
-        dialect = open_dialect(self.new_queue())
-        migrate.migrate(dialect, database_id=env.new_database_id(), now=self.clock())
-        store = self.store_class(dialect)
+        store = open_store(self.new_queue())
+        migrate.migrate(store.dialect, database_id=env.new_database_id(), now=self.clock())
+        self.plant(store)
         store.plan()  # as production does: on PostgreSQL most turns are one message then
         self.engine = self.engine_class(store, clock=self.clock, rng=Random(0))
         self.forest = Forest()
@@ -354,36 +354,16 @@ def test_trees_and_their_model_agree_after_every_random_verb(proof: Callable[[in
 # ── the model can fail: planted bugs are caught ─────────────────────────────────────────────────────────────────────
 
 
-class FailuresNotCounted(WrongSql):
-    statement, old, new = "count_ends", "children_failed + :failed", "children_failed"
-
-
-class EndsCountedOnce(WrongSql):
-    statement, old, new = "count_ends", "- :ended", "- min(:ended, 1)"
-
-
-class OnlyChildrenCancelled(WrongSql):
-    statement, old, new = "unfinished_below", "where j.finished_at is null", "where false"
-
-
-class LaneNeverFreed(WrongSql):
-    statement, old, new = "release_lane", "where serial_root = :root", "where false"
-
-
-class LaneNeverTaken(WrongSql):
-    statement, old, new = "own_lane", "where name = :name", "where false"
-
-
-BUGS: dict[str, type[Store]] = {
-    "failed children are not counted": FailuresNotCounted,
-    "children that end together count once": EndsCountedOnce,
-    "grandchildren are not cancelled": OnlyChildrenCancelled,
-    "a lane is never freed": LaneNeverFreed,
-    "a lane is never taken": LaneNeverTaken,
+BUGS: dict[str, WrongSql] = {
+    "failed children are not counted": WrongSql("count_ends", "children_failed + :failed", "children_failed"),
+    "children that end together count once": WrongSql("count_ends", "- :ended", "- min(:ended, 1)"),
+    "grandchildren are not cancelled": WrongSql("unfinished_below", "where j.finished_at is null", "where false"),
+    "a lane is never freed": WrongSql("release_lane", "where serial_root = :root", "where false"),
+    "a lane is never taken": WrongSql("own_lane", "where name = :name", "where false"),
 }
 
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_caught_by_the_model(bug: str) -> None:
     with pytest.raises((AssertionError, ConstraintError)):
-        hunt(ForestMachine, {"store_class": BUGS[bug]}, steps=35)
+        hunt(ForestMachine, {"plant": BUGS[bug]}, steps=35)

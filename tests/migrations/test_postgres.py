@@ -15,7 +15,7 @@ from covey import env
 from covey.cli.commands.db import migrate as db_migrate
 from covey.engine.engine import Engine
 from covey.errors import SchemaError, Undone
-from covey.open import open_dialect, open_engine
+from covey.open import open_engine, open_store
 from covey.store import migrate
 from covey.testing import until
 from tests.kit import HandPool, check_queue, command
@@ -83,7 +83,7 @@ def next_release(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], int]:
 
 
 def run_migrate(url: str, say: Callable[[str], None] = lambda text: None) -> list[int]:
-    dialect = open_dialect(url)
+    dialect = open_store(url).dialect
     try:
         return migrate.migrate(dialect, database_id=env.new_database_id(), now=env.now(), say=say)
     finally:

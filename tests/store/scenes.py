@@ -337,12 +337,12 @@ def unseal(place: Place, _: object) -> None:
 
 
 def backup(place: Place, _: object) -> None:
-    for _page in place.open().store.dialect.backup(place.spare):  # type: ignore[attr-defined]
+    for _page in place.open().store.dialect.upkeep.backup(place.spare):
         pass
 
 
 def vacuum(place: Place, _: object) -> None:
-    place.open().store.dialect.vacuum()  # type: ignore[attr-defined]
+    place.open().store.dialect.upkeep.vacuum()
 
 
 CHANGE = Scene(jobs, cancel_two)

@@ -13,7 +13,7 @@ import pytest
 
 from covey.engine.engine import Engine
 from covey.errors import CoveyError, InvalidInput, StoreError
-from covey.open import open_dialect, open_engine
+from covey.open import open_engine, open_store
 from covey.store.sqlite import database as sqlite
 from covey.system import files
 from tests.kit import command
@@ -229,4 +229,4 @@ def test_a_network_file_system_is_recognised_and_refused(
         one_line(refusal.value)
         assert list(directory.iterdir()) == []
     else:
-        open_dialect(str(directory / "queue.db")).close()
+        open_store(str(directory / "queue.db")).dialect.close()

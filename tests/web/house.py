@@ -13,7 +13,7 @@ import msgspec
 
 from covey.core.endpoints import ENDPOINTS, Endpoint
 from covey.core.turn import Capacity, Turn
-from covey.open import open_dialect, open_engine
+from covey.open import open_engine, open_store
 from tests.kit.factories import command, pool_info
 from tests.kit.http_server import Served
 
@@ -53,7 +53,7 @@ class House:
         self.engine = open_engine(str(db))
         self.furnish()
         self.served = Served(lambda: open_engine(str(db)), socket=False, needs_token=needs_token, **options)
-        self._watch = open_dialect(str(db))
+        self._watch = open_store(str(db)).dialect
         self._tokens = 0
         self.stays = False  # whether a visitor reads a stream to its end
 

@@ -236,17 +236,14 @@ class Engine:
         """All of them, in order, are part of the transaction that is open on the caller's connection, or none is."""
         for spec in specs:
             check_spec(spec)
-        self.check_lendable()
-        from .guests import Guest  # drivers, which others need not have
+        from .guests import Guest  # which few need
 
         guest = Guest(self.store, self.database_id, tx)
         return guest.enqueue(specs, now=self.clock(), add_queues=self._settle_queues) if specs else []
 
     def check_lendable(self) -> None:
         """A caller's connection can lead to this queue."""
-        if self.store.dialect.name != "postgres":
-            where = self.store.dialect.url
-            raise InvalidInput(f"a connection as tx= needs a queue on PostgreSQL, not {where}; use app.transaction()")
+        self.store.check_lendable()
 
     def _add_queues(self, names: set[str], now: int) -> None:
         for name in names - self._known_queues:

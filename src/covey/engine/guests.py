@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
 
 from ..core.model import Enqueued, Spec
 from ..env import failpoint
 from ..errors import Refused
-from ..store.dialect import Dialect
-from ..store.postgres.caller import Borrowed, Taken
-from ..store.postgres.lenders import lend
+from ..store.dialect import KeyTaken
 from ..store.store import Store
 from . import arrivals, sealing
 from .spawns import AddQueues, Queues
-
-if TYPE_CHECKING:
-    from ..store.postgres.database import Postgres
 
 
 class Guest:
@@ -24,13 +18,13 @@ class Guest:
         """One line if ``tx`` is nothing that could be borrowed."""
         self._home = home
         self._database_id = database_id
-        self._store = Store(cast(Dialect, Borrowed(cast("Postgres", home.dialect), lend(tx))))
+        self._store = home.borrow(tx)
 
     def enqueue(self, specs: Sequence[Spec], *, now: int, add_queues: AddQueues) -> list[Enqueued]:
         """All of them are part of the caller's transaction, or none is, and then it can still be used."""
         try:
             return self._enqueue(specs, now, add_queues, self._store)
-        except Taken:
+        except KeyTaken:
             # By somebody who has committed since. In a repeatable read the caller cannot see by whom; we can.
             return self._enqueue(specs, now, add_queues, self._store, self._home)
 

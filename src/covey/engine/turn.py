@@ -18,8 +18,7 @@ from ..core.ports import Listener
 from ..core.turn import Capacity, Held, PendingWork, PoolInfo, Registered, Reply, Turn
 from ..env import failpoint
 from ..errors import CoveyError, InvalidInput, Refused, Undone
-from ..store.postgres.store import Taken
-from ..store.ready import Sought
+from ..store.ready import Sought, WholeTurn
 from ..store.store import Store
 from ..store.turn_state import Instants, TurnState
 from . import duties, flights, leftovers, requests, sealing
@@ -108,10 +107,10 @@ class Turns:
         """Reports are written, free places are filled, the beat is shown: one transaction. An idle turn only reads."""
         self._refuse_stranger(turn)
         # Where a transaction keeps nobody waiting, an idle turn looks and claims in one.
-        if _is_idle(turn) and not self.store.dialect.row_locks and (seen := self._peek([turn])):
+        if _is_idle(turn) and self.store.keeps_others_waiting and (seen := self._peek([turn])):
             return _reply(seen[turn.pool])
         failpoint("turn.before_begin")
-        if self.store.dialect.row_locks and (answer := self._take_at_once(turn)):
+        if self.store.whole_turns() and (answer := self._take_at_once(turn)):
             return _reply(answer)
         return _reply(self._take([turn])[0])
 
@@ -203,7 +202,7 @@ class Turns:
         return reply
 
     @repeated
-    def _ask_at_once(self, turn: Turn, reports: Sequence[Report], now: int) -> Taken | None:
+    def _ask_at_once(self, turn: Turn, reports: Sequence[Report], now: int) -> WholeTurn | None:
         failpoint("turn.before_commit")
         want = turn.wants[0] if turn.wants else Capacity((), {}, 0)
         return self.store.take(turn, reports, _sought_by(turn) or Sought((), ()), most_of(want), now, idle=want.idle)
@@ -225,8 +224,7 @@ class Turns:
             if state.has_rules:
                 self.store.lock_queues()
             unknown = self._unknown(admitted)
-            if self.store.dialect.row_locks:
-                self._lock_reported(admitted, unknown)
+            self._lock_reported(admitted, unknown)
             for turn in admitted:
                 answers[turn.pool] = self._take_one(turn, states[turn.pool], unknown.get(turn.pool, ()), common)
         failpoint("turn.before_commit")
@@ -405,7 +403,7 @@ class Turns:
             ear.wake()
 
     def while_waiting(self, work: Callable[[], float | None]) -> bool:
-        return self.store.dialect.while_waiting(work)
+        return self.store.while_waiting(work)
 
     def _listen(self) -> Listener | None:
         with self._listening:  # `wait` and `wake` come from two threads

@@ -37,6 +37,7 @@ from ..core.view import (
 )
 from ..errors import InvalidInput, NotFound
 from ..store.store import Store
+from ..store.time_limit import limited
 from . import duties, health, live_output, sealing
 from .again import repeated
 from .health import is_alive as is_alive
@@ -138,7 +139,7 @@ class Views:
 
     def within(self, limit_s: float) -> AbstractContextManager[None]:
         """What is asked in the block only reads, and raises TooLong when it has taken so many seconds in all."""
-        return self._store.dialect.within(limit_s)
+        return limited(self._store.dialect, limit_s)
 
     def queues_of(self, refs: Sequence[str]) -> dict[str, str]:
         """The queue of each job, by its id or key as it was given, of those that are there."""

@@ -1,5 +1,6 @@
 """The only place with SQL.
 
+asking      named statements asked of a database
 dialect     the first seam
 families    rows of trees
 migrate     forward migrations, numbered

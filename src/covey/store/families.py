@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
 from msgspec import Raw
 
 from ..core.machine import Transition
 from ..core.model import MAX_FAILED, MAX_OUTCOMES, Child
+from .asking import Asking, json_text
 
 
-class Families:
-    ask: Callable[..., list[tuple[Any, ...]]]
-
+class Families(Asking):
     def end_below(self, parent: int, after: int, change: Transition, now: int) -> list[Any]:
         """Every unfinished descendant, from the children behind ``after`` on, has ended.
 
@@ -62,7 +59,3 @@ class Families:
         while ids := self.ask("reopenable_children", parent=parent, after=after, limit=page):
             yield [row[0] for row in ids]
             after = ids[-1][1]
-
-
-def json_text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

@@ -94,7 +94,7 @@ def load(dialect: str, prefix: str = "") -> Mapping[str, str]:
         for key, body in zip(parts[1::2], parts[2::2], strict=True):
             lines = (line for line in body.splitlines() if not line.lstrip().startswith("--"))
             text = "\n".join(lines).strip().replace("{shared}", statements.get(key, ""))
-            statements[key] = written_out(text, MACROS[dialect], prefix)
+            statements[key] = written_out(text, dialect, prefix)
     return statements
 
 
@@ -106,8 +106,8 @@ def _listed(how: str, name: str) -> str | None:
     return ", ".join(form.format(column, COLUMN_TYPES.get(column)) for column in LISTS[name])
 
 
-def written_out(sql: str, macros: Mapping[str, str], prefix: str) -> str:
-    sql = _MACRO.sub(lambda match: _listed(*match.groups()) or macros[match[1]].format(match[2]), sql)
+def written_out(sql: str, dialect: str, prefix: str) -> str:
+    sql = _MACRO.sub(lambda match: _listed(*match.groups()) or MACROS[dialect][match[1]].format(match[2]), sql)
     while (whole := _WORD.sub(lambda match: PARTS.get(match[1], match[0]), sql)) != sql:
         sql = whole
     return _WORD.sub(lambda match: prefix + match[1], sql)

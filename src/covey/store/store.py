@@ -8,9 +8,7 @@ transaction is repeated. On SQLite the writer is alone and the locks cost nothin
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import asdict
@@ -19,13 +17,12 @@ from ..core.machine import Transition
 from ..core.model import JobRow, Report, Spec
 from ..core.options import Defaults
 from ..core.turn import LostPool, PoolEvent, PoolInfo, WorkerState
-from . import statements
-from .dialect import STILL_S, Dialect, Listener
-from .families import Families, json_text
-from .new_jobs import NAMES, Place, job_row, root
-from .postgres.store import done_text
-from .ready import LOCKED, Tuples, Waiting
-from .turn_state import Instants, TurnState, turn_state
+from ..errors import InvalidInput
+from .asking import Tuples, json_text
+from .families import Families
+from .new_jobs import Place, job_row
+from .ready import Ready
+from .turn_state import Instants
 
 
 class Done(NamedTuple):
@@ -38,87 +35,27 @@ class Done(NamedTuple):
     waited_for: int
 
 
-class Store(Families, Waiting):
-    def __init__(self, dialect: Dialect) -> None:
-        self.dialect = dialect
-        self._sql = dict(statements.load(dialect.name, dialect.prefix))
-        if dialect.row_locks:
-            self._sql |= {f"{name}_locked": f"{self._sql[name]}\nfor no key update skip locked" for name in LOCKED}
-        self._calls = {}
-        Waiting.__init__(self)
-
+class Store(Families, Ready):
     def plan(self) -> None:
         """Short statements are planned once from now on, where the database can do that. The tables must be there."""
-        self._calls = self.dialect.planned(self._sql)
 
-    # ── plumbing ────────────────────────────────────────────────────────────────────────────────────────────────────
+    def while_waiting(self, work: Callable[[], float | None]) -> bool:
+        """From now on ``work`` is done in the middle of anything, by the same thread, while a server works.
 
-    def transaction(
-        self, *, marked: bool = True, alone: bool = False, still_s: float = STILL_S
-    ) -> AbstractContextManager[None]:
-        return self.dialect.transaction(marked=marked, alone=alone, still_s=still_s)
+        Again and again until the answer is there: it says after how many seconds, None if it is done. It must ask
+        nothing of the database. False if there is no server that one could wait for.
+        """
+        return False
 
-    def snapshot(self) -> AbstractContextManager[None]:
-        return self.dialect.snapshot()
+    def check_lendable(self) -> None:
+        """A caller's connection can lead to this queue."""
+        where = self.dialect.url
+        raise InvalidInput(f"a connection as tx= needs a queue on PostgreSQL, not {where}; use app.transaction()")
 
-    def ask(self, statement: str, /, **params: Any) -> Tuples:
-        """The rows that the named statement answers."""
-        return self.dialect.query(self._text(statement), params)
-
-    def _text(self, statement: str) -> str:
-        return self._calls.get(statement) or self._sql[statement]
-
-    def value(self, statement: str, /, **params: Any) -> Any:
-        """The first column of the first row, or None."""
-        rows = self.ask(statement, **params)
-        return rows[0][0] if rows else None
-
-    def many(self, name: str, rows: Iterable[Mapping[str, Any] | tuple[Any, ...]]) -> None:
-        self.dialect.execute_many(self._sql[name], rows)
-
-    def ring(self, who: str) -> None:
-        self.dialect.ring(who)
-
-    def ring_for(self, fresh: Iterable[tuple[str, str, int]]) -> None:
-        """New jobs, each a (queue, kind, priority), wake pools; over a network only those that may be asleep."""
-        if not self.dialect.row_locks:
-            self.dialect.ring("pool")
-            return
-        for (queue, kind, priority), count in Counter(fresh).items():
-            self.dialect.after_commit(*self._ring(queue, kind, priority, count))
-
-    def _ring(self, queue: str, kind: str, priority: int, count: int) -> tuple[str, dict[str, Any]]:
-        where = {"queue": queue, "kind": kind, "priority": priority}
-        return self._text("ring_unless_backlog"), {"channel": self.dialect.channel, "fresh": count + 10, **where}
-
-    def listen(self, who: str) -> Listener:
-        return self.dialect.listen(who)
-
-    def raw(self, sql: str, **params: Any) -> Tuples:
-        """A statement of the caller's own, {jobs} and the like written out: for checks and tests."""
-        return self.dialect.query(
-            statements.written_out(sql, statements.MACROS[self.dialect.name], self.dialect.prefix), params
-        )
-
-    # ── locks ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def lock_queues(self) -> None:
-        self._lock("lock_queues")
-
-    def lock_trees(self, ids: Sequence[int]) -> None:
-        """The roots of these jobs."""
-        if ids:
-            self._lock("lock_trees", ids=json_text(ids))
-
-    def lock_families(self, ids: Sequence[int]) -> None:
-        """The roots of those among these jobs that are not alone in the world."""
-        if ids:
-            self._lock("lock_families", ids=json_text(ids))
-
-    def _lock(self, statement: str, **params: Any) -> None:
-        """Before whatever is asked next."""
-        if self.dialect.row_locks:
-            self.dialect.also(self._text(statement), params)
+    def borrow(self, tx: object) -> Store:
+        """The same queue inside the transaction that is open on a caller's connection."""
+        self.check_lendable()
+        return self
 
     # ── enqueue ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -135,11 +72,11 @@ class Store(Families, Waiting):
 
     def insert_express(self, spec: Spec, now: int, defaults: Defaults) -> int | None:
         """A new job, in a transaction of its own, if nothing must be looked up; None if it must go the usual way."""
-        if not self.dialect.row_locks:
-            return None
-        values = dict(zip(NAMES, job_row(spec, root(0), now, defaults), strict=True)) | {"args": spec.args}
-        ring = self._ring(values["queue"], spec.kind, values["priority"], 1)
-        return self.dialect.express(self._text("insert_express"), values, ring)
+        return None
+
+    def ring_for(self, fresh: Iterable[tuple[str, str, int]]) -> None:
+        """New jobs, each a (queue, kind, priority), wake pools."""
+        self.ring("pool")
 
     def insert_copy(self, of: int, now: int) -> int:
         (id,) = self.dialect.take_ids("jobs", 1)
@@ -237,13 +174,6 @@ class Store(Families, Waiting):
 
     # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def look_at_pools(self, pools: Sequence[int]) -> dict[int, TurnState]:
-        """What turns of these pools must know first, of those that are known."""
-        if len(pools) == 1:
-            found = self.ask("pool_for_turn", pool=pools[0])
-            return {pool: turn_state(*row) for pool, row in zip(pools, found, strict=False)}
-        return {row[0]: turn_state(*row[1:]) for row in self.ask("pools_for_turns", pools=json_text(pools))}
-
     def instants(self) -> Instants:
         return Instants(*self.ask("instants")[0])
 
@@ -275,3 +205,8 @@ class Store(Families, Waiting):
         self.ask("set_given_up", pool=pool, given_up=json_text(given_up) if given_up else None)
         self.ask("prune_workers", pool=pool, names=json_text([worker.name for worker in workers]))
         self.many("put_worker", (asdict(worker) | {"pool": pool} for worker in workers))
+
+
+def done_text(reports: Sequence[Report]) -> str:
+    """As `complete` reads them."""
+    return json_text([(r.id, r.fence, r.worker, r.started_at, r.exit_code, r.info) for r in reports])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from .ready import Tuples
+from .asking import Tuples
 from .store import Store
 
 ROWS = 2000

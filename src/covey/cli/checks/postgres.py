@@ -21,6 +21,7 @@ LOOKS = 5
 
 
 def look(engine: Engine) -> Iterator[Finding]:
+    yield ok("database", engine.store.dialect.url)
     settings: dict[str, str] = dict(engine.store.ask("server_settings"))
     yield _version(settings)
     yield drift("the server's clock", engine.store.dialect.now())

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 from .check_result import Finding, bad, ok, warn
 
 if TYPE_CHECKING:
-    from ...store.sqlite.database import Sqlite
+    from ...engine.engine import Engine
 
 LARGE_WAL = 256 << 20
 
 
-def look(dialect: Sqlite) -> Iterator[Finding]:
-    mode = str(dialect.pragma("journal_mode"))
+def look(engine: Engine) -> Iterator[Finding]:
+    settings: dict[str, str] = dict(engine.store.ask("server_settings"))
+    mode = settings["journal_mode"]
     if mode in ("wal", "memory"):
         yield ok("journal", mode)
     else:
         yield bad("journal", f"{mode} instead of wal", "close every other program that uses the file")
-    yield _durability(int(dialect.pragma("synchronous")))
-    if dialect.path:
-        yield _wal(dialect.path + "-wal")
+    yield _durability(int(settings["synchronous"]))
+    yield _wal(engine.store.dialect.url + "-wal")
 
 
 def _durability(level: int) -> Finding:

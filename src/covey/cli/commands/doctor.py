@@ -74,17 +74,11 @@ def _look(url: str) -> Iterator[Finding]:
 
 
 def _queue(engine: Engine) -> Iterator[Finding]:
-    from ...store.sqlite.database import Sqlite
-    from ..checks import leftovers, postgres, settings
+    from ..checks import leftovers, postgres, settings, sqlite
     from ..checks import server as served
-    from ..checks import sqlite as file
 
-    dialect = engine.store.dialect
-    if isinstance(dialect, Sqlite):
-        yield from _guarded("file", lambda: file.look(dialect))
-    else:
-        yield ok("database", dialect.url)
-        yield from _guarded("server", lambda: postgres.look(engine))
+    what, look = {"sqlite": ("file", sqlite.look), "postgres": ("server", postgres.look)}[engine.store.dialect.name]
+    yield from _guarded(what, lambda: look(engine))
     yield from _guarded("schema", lambda: [ok("schema", str(engine.status().schema))])
     yield from _guarded("settings", lambda: settings.look(engine))
     yield from _guarded("leftovers", lambda: leftovers.look(engine))

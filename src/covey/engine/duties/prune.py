@@ -22,7 +22,7 @@ def prune(store: Store, due: Due) -> bool:
     store.ask("prune_events", before=(long_ago := _before(settings["keep_events_seconds"], now)), limit=BATCH)
     if due.noticed_at < long_ago:
         store.ask("prune_events_ahead", ahead=now + SLACK, limit=BATCH)
-    store.dialect.tidy()
+    store.dialect.upkeep.tidy()
     return pruned == BATCH
 
 

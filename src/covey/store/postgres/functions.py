@@ -59,7 +59,7 @@ PLANNED: dict[str, tuple[dict[str, str], str]] = {
         },
         CLAIM,
     ),
-    "take": (
+    "turn": (
         {
             **dict.fromkeys(("pool", "turn_no", "now", "lonely", "told"), "bigint"),
             **dict.fromkeys(("queues", "kinds", "most", "done", "results"), "text"),
@@ -70,7 +70,7 @@ PLANNED: dict[str, tuple[dict[str, str], str]] = {
     ),
 }
 # These are whole transactions, and set by themselves what a transaction of ours needs: a message with a statement less.
-WHOLE = {"insert_express", "take"}
+WHOLE = {"insert_express", "turn"}
 TERMS = {"patience": "text", "durable": "boolean", "lock": "bigint"}
 # As the server has it (a replica may have to confirm), but never off: what is acknowledged is on disk.
 SYNCHRONOUS = "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')"
@@ -121,4 +121,6 @@ def _procedure(name: str, statements: Mapping[str, str], prefix: str) -> str:
     """
     lines = (files(__package__) / f"{name}.plpgsql").read_text().splitlines()
     text = "\n".join(line for line in lines if not line.startswith("--"))
-    return _INCLUDED.sub(lambda match: _SEEN.get(match[1]) or statements[match[1]], written_out(text, {}, prefix))
+    return _INCLUDED.sub(
+        lambda match: _SEEN.get(match[1]) or statements[match[1]], written_out(text, "postgres", prefix)
+    )

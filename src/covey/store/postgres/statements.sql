@@ -227,6 +227,13 @@ where :fresh > (select count(*) from (select 1 from {jobs} where state = 'pendin
                                       limit :fresh) as waiting)
    or :fresh > 1000
 
+-- name: tables
+-- differs because each database has its own books about its tables.
+select tablename from pg_tables where '"' || schemaname || '".' = :prefix
+
+-- name: functions
+select proname from pg_proc p join pg_namespace n on n.oid = pronamespace where nspname = :schema
+
 -- ── whole tables ────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: columns
@@ -235,7 +242,7 @@ select attname::text from pg_attribute
 where attrelid = :table::regclass and attnum > 0 and not attisdropped order by attnum
 
 -- name: server_settings
--- What a person may have set on the server, the database or the role.
+-- differs because a server has them: what a person may have set on the server, the database or the role.
 select name, setting from pg_settings
 where name in (
     'autovacuum', 'default_transaction_isolation', 'default_transaction_read_only', 'fsync', 'full_page_writes',

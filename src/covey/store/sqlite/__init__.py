@@ -6,4 +6,5 @@ disk_space  how much room a disk has left
 gate        the fair write lock beside a SQLite file
 in_memory   the bell of a database in memory
 sharing     a queue that several users share
+upkeep      check, backup, vacuum, size
 """

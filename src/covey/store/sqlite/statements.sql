@@ -26,6 +26,15 @@ update {jobs} set state = 'pending', updated_at = :now
 where id in (select id from {jobs} where {due} order by run_at limit :limit)
 returning queue
 
+-- name: server_settings
+-- differs because a file has no server: these are of the connection.
+select 'journal_mode', cast(journal_mode as text) from pragma_journal_mode
+union all select 'synchronous', cast(synchronous as text) from pragma_synchronous
+
+-- name: tables
+-- differs because each database has its own books about its tables.
+select name from sqlite_master where type = 'table' and name <> 'sqlite_sequence'
+
 -- ── whole tables ────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: columns
