@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..core import cache_key
 from ..core.machine import SECOND, Signal, decide
 from ..core.model import JobRow, Report, Spec, State
-from ..store.families import json_text
+from ..store.asking import json_text
 from ..store.store import Store
 
 if TYPE_CHECKING:

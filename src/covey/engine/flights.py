@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..core.machine import Signal, decide
 from ..core.model import Claim, JobRow
 from ..core.turn import Capacity
-from ..store.families import json_text
+from ..store.asking import json_text
 from ..store.store import Store
 from . import cache_records
 from .cache_records import Record
@@ -82,7 +82,7 @@ def _is_done(store: Store, claim: Claim, row: JobRow, known: Mapping[str, Record
         return True
     if store.ask("take_flight", key=key, job_id=claim.id, fence=claim.fence):
         # Where writers run beside each other, the flight before may have ended since we looked.
-        record = cache_records.there(store, {key}, trees.now).get(key) if store.dialect.row_locks else None
+        record = cache_records.there(store, {key}, trees.now).get(key) if not store.keeps_others_waiting else None
         if record is not None:
             store.ask("end_flight", key=key)
             cache_records.hit(store, row, record, trees)

@@ -47,7 +47,7 @@ def breaks_allowed(idle: bool) -> int:
     return 1 << 30 if idle else LONELY
 
 
-class Ready(Asking):
+class ReadyJobs(Asking):
     # Whether who writes keeps all others waiting: then it is worth a look first whether there is anything to write.
     keeps_others_waiting = True
 

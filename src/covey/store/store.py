@@ -21,7 +21,7 @@ from ..errors import InvalidInput
 from .asking import Tuples, json_text
 from .families import Families
 from .new_jobs import Place, job_row
-from .ready import Ready
+from .ready import ReadyJobs
 from .turn_state import Instants
 
 
@@ -35,7 +35,7 @@ class Done(NamedTuple):
     waited_for: int
 
 
-class Store(Families, Ready):
+class Store(Families, ReadyJobs):
     def plan(self) -> None:
         """Short statements are planned once from now on, where the database can do that. The tables must be there."""
 

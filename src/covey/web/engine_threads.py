@@ -41,7 +41,7 @@ class Desk:
             engine = self._mine.engine = self._open()
             with self._lock:
                 self._engines.append(engine)
-        with nullcontext() if self._limit_s is None else engine.store.dialect.within(self._limit_s):
+        with nullcontext() if self._limit_s is None else engine.within(self._limit_s):
             return question(engine)
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ... import settings as config
 from ...core.machine import SECOND
-from ...store.families import json_text
+from ...store.asking import json_text
 from ...store.store import Store
 from .duty import BATCH, Due, Duty
 

@@ -15,7 +15,7 @@ from ...system.files import short_path
 from .sharing import follow
 
 
-class Bell:
+class SocketBell:
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, exist_ok=True)
         self._directory = directory

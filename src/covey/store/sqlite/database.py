@@ -21,7 +21,7 @@ from ...errors import Busy, Gone, NoQueue, SchemaError, StoreError, Unknown
 from ...system.files import file_system_of
 from ..dialect import STILL_S, Listener, Params
 from ..time_limit import Limit
-from .bell import Bell
+from .bell import SocketBell
 from .disk_space import is_full
 from .gate import Gate
 from .in_memory import QuietBell
@@ -99,7 +99,7 @@ class Sqlite:
                 gate = self._prepare_side()
                 self._switch_to_wal(gate)
                 self._configure(durability)
-                self._prepare(gate, Bell(os.path.join(self.side, "bells")))
+                self._prepare(gate, SocketBell(os.path.join(self.side, "bells")))
             except BaseException:
                 self._db.close()
                 raise
@@ -276,7 +276,7 @@ class Sqlite:
             follow(each, like)
         return opened
 
-    def _prepare(self, gate: Gate | None, bell: Bell | QuietBell) -> None:
+    def _prepare(self, gate: Gate | None, bell: SocketBell | QuietBell) -> None:
         self._gate, self._bell = gate, bell
         self._lock = threading.RLock()
         self._pid = os.getpid()
