@@ -59,4 +59,4 @@ def _parameter(option: Option, about: str | None) -> inspect.Parameter:
 
 def said(options: dict[str, Any]) -> dict[str, Any]:
     """What typer was told, without what nobody said."""
-    return {name: value for name, value in options.items() if value not in (None, False, [], ())}
+    return {name: value for name, value in options.items() if value or type(value) is int or value == ""}

@@ -8,6 +8,7 @@ codec      JSON in and out, strict where a lenient codec would change a value on
 cron       cron expressions: which instants they name, in words
 endpoints  what is said over HTTP
 fingerprint  errors that are the same but for their numbers
+forms      what the values of an option look like, wherever they are said
 label      who ran a job, in one text
 machine    the rules of one job
 model      a job as values: what was asked for, its row, its claim, its report

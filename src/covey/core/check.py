@@ -18,6 +18,7 @@ from .model import MAX_PAYLOAD, NEVER, Report
 from .turn import Caller
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,199}")
+PLAIN = r"^[^\u0000-\u001f\u007f-\u009f]+$"  # text that is a name
 YEAR_10000 = 253_402_300_800 * 1_000_000
 LONGEST_BACKOFF_S = 1e9
 BACKOFF = f"back-off needs a base of at least 1 and a cap of 0 to {LONGEST_BACKOFF_S:,.0f} seconds"

@@ -12,10 +12,9 @@ from ..errors import InvalidInput
 from . import codec, specs
 from .check import is_text
 from .model import Spec
-from .options import OPTIONS, Option
+from .options import IN_JSON, Option
 
-SAID = tuple(option for option in OPTIONS if option.json)
-FIELDS = ("command", "argv", "task", "args", "kind", *(name for option in SAID for name in option.names))
+FIELDS = ("command", "argv", "task", "args", "kind", *(name for option in IN_JSON for name in option.names))
 
 
 def spec_of(fields: Mapping[str, Any], *, defaults: Mapping[str, Any]) -> Spec:
@@ -23,7 +22,7 @@ def spec_of(fields: Mapping[str, Any], *, defaults: Mapping[str, Any]) -> Spec:
     words = dict(defaults)
     if any(fields.get(name) is not None for name in ("run_at", "delay")):
         words["run_at"] = words["delay_s"] = None
-    for option in SAID:
+    for option in IN_JSON:
         value = _value(option, fields)
         if value and option.form.word == list[str]:
             value = {**(words.get(option.field) or {}), **value}
@@ -105,7 +104,7 @@ def _command_or_task(fields: Mapping[str, Any], words: dict[str, Any]) -> Spec:
 
 
 def _task(fields: Mapping[str, Any], words: dict[str, Any]) -> Spec:
-    for option in SAID:
+    for option in IN_JSON:
         if option.commands:
             if fields.get(option.name) is not None:
                 raise InvalidInput(f"{option.name} is for commands; the task {fields['task']!r} cannot have it")

@@ -13,6 +13,7 @@ flights        of jobs with one key one runs at a time, others follow it
 guests         an enqueue as a guest in somebody else's transaction
 health         whether all is well
 leftovers      files that a run leaves in the live directory when its pool is killed
+job_view       a job as people see it
 jobs           what a person may want of jobs: cancel, retry, edit, remove
 live_output    output of running jobs
 loans          jobs on loan

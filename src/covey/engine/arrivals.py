@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 
 from ..core.model import Enqueued, Spec
 from ..errors import Duplicate
-from ..store.new_jobs import Place, root
+from ..store.job_rows import Place, root
 from ..store.store import Store
 from . import cache_records
 from .spawns import Queues, refuse_foreign, starts_at

@@ -16,7 +16,7 @@ from ..core.model import MAX_DEPTH, JobRow, Report, Spec
 from ..core.options import Defaults, defaults
 from ..core.specs import check_spec
 from ..errors import CoveyError, Duplicate, Refused
-from ..store.new_jobs import Place
+from ..store.job_rows import Place
 from ..store.store import Store
 from . import cache_records
 

@@ -13,15 +13,12 @@ from ..core import check
 from ..core.clocks import SLACK, age_s
 from ..core.codec import decode, printable
 from ..core.label import parts
-from ..core.model import ENDED, KINDS, SHELL, STATES
+from ..core.model import ENDED, KINDS, STATES
 from ..core.ports import Bell, Listener
-from ..core.specs import command_line
-from ..core.tree import with_children
 from ..core.turn import WorkerState
 from ..core.view import (
     Attempt,
     Branch,
-    ChildCounts,
     Counts,
     Event,
     Filter,
@@ -41,6 +38,7 @@ from ..store.time_limit import limited
 from . import duties, health, live_output, sealing
 from .again import repeated
 from .health import is_alive as is_alive
+from .job_view import job_view
 from .why import NAMED, Facts, Kin, explain
 
 Ref = str | int
@@ -67,7 +65,7 @@ class Views:
         keyed: dict[str, int] = dict(self._store.ask("ids_of_keys", keys=json.dumps(keys))) if keys else {}
         ids = {ref: int(ref) if ref.isdecimal() and len(ref) < 19 else keyed.get(ref) for ref in refs}
         wanted = json.dumps([id for id in ids.values() if id is not None])
-        found = {row[0]: _job(row) for row in self._store.views(["where_ids"], len(ids), ids=wanted)}
+        found = {row.id: job_view(row) for row in self._store.records(["where_ids"], len(ids), ids=wanted)}
         return {ref: found[id] for ref, id in ids.items() if id is not None and id in found}
 
     def jobs(self, wanted: Filter) -> Page:
@@ -75,9 +73,9 @@ class Views:
         if not 1 <= wanted.limit <= 10_000:
             raise InvalidInput(f"limit {wanted.limit}: from 1 to 10,000")
         where, params = _conditions(wanted)
-        rows = self._store.views(where, wanted.limit + 1, **params)
+        rows = self._store.records(where, wanted.limit + 1, **params)
         more = len(rows) > wanted.limit
-        jobs = [_job(row) for row in rows[: wanted.limit]]
+        jobs = [job_view(row) for row in rows[: wanted.limit]]
         return Page(jobs, jobs[-1].id if more else None)
 
     def newest_id(self) -> int:
@@ -91,8 +89,8 @@ class Views:
             raise InvalidInput(f"limit {limit}: from 1 to 10,000")
         job = self.job(ref)
         last = -1 if after is None else after
-        rows = self._store.views(["where_parent"], limit + 1, "j.child_no", parent=job.id, after=last)
-        children = [_job(row) for row in rows[:limit]]
+        rows = self._store.records(["where_parent"], limit + 1, "j.child_no", parent=job.id, after=last)
+        children = [job_view(row) for row in rows[:limit]]
         return Branch(job, children, children[-1].child_no if len(rows) > limit else None)
 
     def history(self, ref: Ref) -> list[Attempt]:
@@ -316,67 +314,6 @@ def _conditions(wanted: Filter) -> tuple[list[str], dict[str, Any]]:
         where.append("where_ids")
         params["ids"] = json.dumps(wanted.ids)
     return where, params
-
-
-def _job(row: tuple[Any, ...]) -> JobView:
-    (id, key, queue, task, args, state, phase, priority, attempts, max_attempts, run_at, created_at, updated_at) = row[
-        :13
-    ]
-    (started_at, finished_at, timeout_s, cwd, pool, worker, pool_name, beat_at, lease_s, exit_code, error) = row[13:24]
-    (result, parent_id, root_id, total, unfinished, failed, batch, labels, interruptions, info, kind, fence) = row[
-        24:36
-    ]
-    busy_worker, busy_since, depth, child_no, children_info, pool_host, cached_from, cache_key = row[36:44]
-    ran_by, ran_in, ran_on = parts(worker)
-    held = pool is not None
-    arguments = None if args is None else decode(args)
-    command = command_line(arguments) if task == SHELL and arguments else None
-    return JobView(
-        id=id,
-        key=key,
-        queue=queue,
-        task=task,
-        command=command,
-        args=arguments,
-        state=state,
-        phase=phase,
-        priority=priority,
-        attempts=attempts,
-        max_attempts=max_attempts,
-        max_retries=max_attempts,
-        run_at=rfc3339(run_at),
-        created_at=rfc3339(created_at),
-        updated_at=rfc3339(updated_at),
-        started_at=rfc3339(busy_since if busy_since is not None else started_at),
-        finished_at=rfc3339(finished_at),
-        timeout=timeout_s,
-        cwd=cwd,
-        pool=pool,
-        worker=busy_worker if state == "processing" else ran_by,  # who ran it before does not run it now
-        locked_by=pool_name if held else None,
-        locked_until=rfc3339(beat_at + int(lease_s * 1e6)) if held and beat_at is not None else None,
-        retry_at=rfc3339(run_at) if state == "failed" else None,
-        exit_code=exit_code,
-        error=error,
-        result=None if result is None else decode(result),
-        parent_id=parent_id,
-        root_id=root_id,
-        children=ChildCounts(
-            total, unfinished, failed, total - unfinished, (total - unfinished) / total if total else None
-        ),
-        batch=batch,
-        labels=None if labels is None else decode(labels),
-        interruptions=interruptions,
-        info=with_children(*(None if text is None else decode(text) for text in (info, children_info))),
-        kind=kind,
-        fence=fence,
-        depth=depth,
-        child_no=child_no,
-        pool_name=pool_name if held else ran_in,
-        host=pool_host if held else ran_on,
-        cached_from=cached_from,
-        cache_key=cache_key,
-    )
 
 
 def _attempt(row: tuple[Any, ...]) -> Attempt:

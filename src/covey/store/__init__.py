@@ -3,8 +3,8 @@
 asking      named statements asked of a database
 dialect     the first seam
 families    rows of trees
+job_rows    jobs as rows: what an insert fills, what a view reads
 migrate     forward migrations, numbered
-new_jobs    new jobs as rows
 postgres/   a queue on PostgreSQL
 ready       what waits, and how a pool gets it
 sqlite/     a queue in one file

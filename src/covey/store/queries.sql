@@ -702,11 +702,7 @@ select 'requests', null, at from (select max(at) as at from {requests}) as lates
 -- ── views ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: view
-select j.id, j.key, j.queue, j.task, p.args, j.state, j.phase, j.priority, j.attempts, j.max_attempts, j.run_at,
-       j.created_at, j.updated_at, j.started_at, j.finished_at, j.timeout_s, j.cwd, j.pool, j.worker, o.name, o.beat_at,
-       o.lease_s, j.exit_code, j.error, r.body, j.parent_id, j.root_id, j.children_total, j.children_unfinished,
-       j.children_failed, j.batch, j.labels, j.interruptions, j.info, j.kind, j.fence, w.name, w.busy_since,
-       j.depth, j.child_no, j.children_info, o.host, j.cached_from, j.cache_key
+select {names:record}
 from {jobs} j
 left join {payloads} p on p.job_id = j.id
 left join {results} r on r.job_id = j.id

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 
 from ..core.model import Claim, JobRow
-from .new_jobs import COLUMN_TYPES, LISTS
+from .job_rows import COLUMN_TYPES, LISTS
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _WORD = re.compile(r"\{(\w+)\}")

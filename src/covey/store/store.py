@@ -20,7 +20,7 @@ from ..core.turn import LostPool, PoolEvent, PoolInfo, WorkerState
 from ..errors import InvalidInput
 from .asking import Tuples, json_text
 from .families import Families
-from .new_jobs import Place, job_row
+from .job_rows import JobRecord, Place, job_row, record
 from .ready import ReadyJobs
 from .turn_state import Instants
 
@@ -165,12 +165,13 @@ class Store(Families, ReadyJobs):
     ) -> None:
         self.ask("add_event", at=now, kind=kind, job_id=job_id, pool=pool, worker=worker, text=text)
 
-    def views(self, where: Sequence[str], limit: int, order: str = "j.id desc", **params: Any) -> Tuples:
-        """Rows of the view under the named conditions, newest first."""
+    def records(self, where: Sequence[str], limit: int, order: str = "j.id desc", **params: Any) -> list[JobRecord]:
+        """Jobs under the named conditions, newest first."""
         sql = self._sql["view"]
         if where:
             sql += "\nwhere " + " and ".join(self._sql[name] for name in where)
-        return self.dialect.query(f"{sql}\norder by {order} limit :limit", params | {"limit": limit})
+        rows = self.dialect.query(f"{sql}\norder by {order} limit :limit", params | {"limit": limit})
+        return list(map(record, rows))
 
     # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

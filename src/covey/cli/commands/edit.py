@@ -39,7 +39,7 @@ def edit(
     if priority is None and queue is None and max_attempts is None and not start:
         raise InvalidInput("nothing to change; pass --priority, --queue, --run-at, --delay or --max-attempts")
     if max_attempts is not None:
-        from ...core.options import attempts
+        from ...core.forms import attempts
 
         attempts(max_attempts, "--max-attempts")
     engine = open_queue(db)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import get_type_hints
 
-from ..new_jobs import COLUMN_TYPES
+from ..job_rows import COLUMN_TYPES
 from ..statements import written_out
 from ..turn_state import Instants, TurnState
 

@@ -18,7 +18,7 @@ from ...core.turn import Turn
 from ...env import failpoint
 from ...errors import StoreError
 from ..asking import Tuples, json_text
-from ..new_jobs import NAMES, job_row, root
+from ..job_rows import NAMES, job_row, root
 from ..ready import Lane, Sought, WholeTurn, breaks_allowed
 from ..store import Store, done_text
 from ..turn_state import TurnState, turn_state
