@@ -202,7 +202,7 @@ def test_all_that_match_are_counted_first_and_then_changed(house: House) -> None
 
 
 def test_a_job_is_run_again_changed_and_its_variables_stay_covered(house: House) -> None:
-    spec = shell_spec("true", settings=house.engine.settings(), env={"SECRET": "hunter2"}, queue="own")
+    spec = shell_spec("true", env={"SECRET": "hunter2"}, queue="own")
     (made,) = house.engine.enqueue([spec])
     shown = page(house, f"/jobs/{made.id}")
     assert b"hunter2" not in shown.body

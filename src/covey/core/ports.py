@@ -30,6 +30,8 @@ from .view import (
     Page,
     PoolView,
     QueueView,
+    RunView,
+    Sample,
     Status,
     Why,
 )
@@ -318,11 +320,23 @@ class Backend(Client, Source, Protocol):
     def queues_of(self, refs: Sequence[str]) -> dict[str, str]: ...
 
     def counts(self) -> Counts:
-        """How many jobs of each queue are in each state. Every row is looked at."""
+        """How many jobs of each queue are in each state."""
         ...
 
     def counted_queues(self, counts: Counts) -> list[QueueView]:
         """The queues as they are now, with what was counted before."""
+        ...
+
+    def samples(self, since: int) -> list[Sample]:
+        """How each queue stood minute by minute, from the minute ``since`` on."""
+        ...
+
+    def ever_ended(self) -> tuple[Counts, Counts]:
+        """(How many jobs of each queue are in each state, how many of each state were removed), ever."""
+        ...
+
+    def latest_runs(self, since: int, most: int = 20_000) -> list[RunView]:
+        """What ran since that instant, among the newest jobs: whatever there is to see without an index."""
         ...
 
     def moment(self) -> Any:

@@ -257,3 +257,30 @@ class Status(Struct, kw_only=True):
     workers: int
     oldest_pending_s: float | None
     next_run_at: str | None
+
+
+class Sample(Struct, frozen=True):
+    """How a queue stood at the end of a minute: all that ever ended, what waited, what ran."""
+
+    minute: int
+    queue: str
+    completed: int
+    dead: int
+    cancelled: int
+    waiting: int
+    running: int
+
+
+class RunView(Struct, frozen=True):
+    """A run, its instants in microseconds; ``end`` is None while it lasts."""
+
+    job: int
+    queue: str
+    task: str
+    state: str
+    worker: str | None
+    pool: str | None
+    host: str | None
+    ready: int  # since when it could have run
+    begin: int
+    end: int | None

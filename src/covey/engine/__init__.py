@@ -28,5 +28,6 @@ tokens         tokens
 trees          what the ends of one transaction mean for the families of those that ended
 turn           turns of pools, and waiting for the next
 views          what can be seen of a queue
+tallies        how many jobs there are, without counting them
 why            why a job is where it is
 """

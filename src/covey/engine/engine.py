@@ -133,6 +133,9 @@ class Engine:
     counts = _by("_views", Views.counts)
     counted_queues = _by("_views", Views.counted_queues)
     moment = _by("_views", Views.moment)
+    samples = _by("_views", Views.samples)
+    ever_ended = _by("_views", Views.ever_ended)
+    latest_runs = _by("_views", Views.latest_runs)
     pool_views = _by("_views", Views.pool_views)
 
     output = _by("_output", RunningOutput.output)

@@ -27,6 +27,8 @@ from ..core.view import (
     Page,
     PoolView,
     QueueView,
+    RunView,
+    Sample,
     Status,
     Why,
     WorkerView,
@@ -35,7 +37,7 @@ from ..core.view import (
 from ..errors import InvalidInput, NotFound
 from ..store.store import Store
 from ..store.time_limit import limited
-from . import duties, health, live_output, sealing
+from . import duties, health, live_output, sealing, tallies
 from .again import repeated
 from .health import is_alive as is_alive
 from .job_view import job_view
@@ -240,9 +242,22 @@ class Views:
 
     @repeated
     def counts(self) -> Counts:
-        """How many jobs of each queue are in each state. Every row is looked at."""
+        """How many jobs of each queue are in each state."""
         with self._store.snapshot():
             return self._counts()
+
+    def samples(self, since: int) -> list[Sample]:
+        """How each queue stood minute by minute, from the minute ``since`` on."""
+        return tallies.samples(self._store, since)
+
+    def ever_ended(self) -> tuple[Counts, Counts]:
+        """(How many jobs of each queue are in each state, how many of each state were removed), ever."""
+        with self._store.snapshot():
+            return self._counts(), tallies.ended(self._store)
+
+    def latest_runs(self, since: int, most: int = 20_000) -> list[RunView]:
+        """What ran since that instant, among the newest jobs: whatever there is to see without an index."""
+        return [tallies.run_of(row) for row in self._store.ask("latest_runs", since=since, most=most)]
 
     def counted_queues(self, counts: Counts) -> list[QueueView]:
         """The queues as they are now, with what was counted before."""
@@ -260,10 +275,7 @@ class Views:
         return [_pool(row, workers.get(row[0], []), now) for row in self._store.ask("pool_rows")]
 
     def _counts(self) -> Counts:
-        counts: Counts = {}
-        for queue, state, count in self._store.ask("counts"):
-            counts.setdefault(queue, {})[state] = count
-        return counts
+        return tallies.counts(self._store)
 
     def _queues(self, counts: Counts) -> list[QueueView]:
         now = self._clock()

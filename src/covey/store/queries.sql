@@ -746,10 +746,55 @@ from {attempts} where job_id = :id order by fence
 select id, state from {jobs} where id {in_ids:ids}
 
 -- name: counts
-select queue, state, count(*) from {jobs} group by queue, state
+-- What an index counts. Completed jobs are in none: `counted` and `uncounted` say how many rows there are in all.
+select queue, 'pending', count(*) from {jobs} where state = 'pending' group by queue
+union all
+select queue, state, count(*) from {jobs}
+where state in ('scheduled', 'failed', 'waiting', 'blocked', 'dead', 'cancelled') group by queue, state
+union all
+select queue, 'processing', count(*) from {jobs} where pool is not null and state = 'processing' group by queue
+
+-- name: counted
+-- Of each queue: its rows up to the id that was counted, and the ended ones that were removed.
+select queue, sum(jobs), sum(completed), sum(dead), sum(cancelled) from {counted} group by queue
+
+-- name: uncounted
+-- Its rows behind that: few, as long as somebody takes turns.
+select queue, count(*) from {jobs} where id > coalesce((select cursor from {duties} where name = 'count'), 0) group by queue
+
+-- name: count_window
+-- How far the next piece may be counted: nobody can still put a job before that.
+select max(id) from (select id from {jobs} where id > :cursor order by id limit :limit) as next
+
+-- name: count_more
+insert into {counted} (queue, jobs) select queue, count(*) from {jobs} where id > :cursor and id <= :upto group by queue
+on conflict (queue) do update set jobs = {counted}.jobs + excluded.jobs
+
+-- name: add_sample
+insert into {samples} (minute, queue, completed, dead, cancelled, waiting, running)
+values (:minute, :queue, :completed, :dead, :cancelled, :waiting, :running)
+on conflict (minute, queue) do nothing
+
+-- name: sampled
+select max(minute) from {samples}
+
+-- name: samples
+select minute, queue, completed, dead, cancelled, waiting, running from {samples} where minute >= :since order by minute
+
+-- name: prune_samples
+delete from {samples} where minute < :before
+
+-- name: latest_runs
+-- The newest jobs that have run: what may be looked at without an index.
+select id, queue, task, state, worker, created_at, run_at, started_at, finished_at
+from (select * from {jobs} order by id desc limit :most) as newest
+where started_at is not null and (finished_at >= :since or state = 'processing')
 
 -- name: oldest_pending
-select min(updated_at) from {jobs} where state = 'pending'
+-- Of those that are next in their lanes: of a million it is not worth looking at each.
+select min(updated_at) from (
+    select updated_at from {jobs} where state = 'pending' order by queue, kind, priority desc, seq, id limit 5000
+) as next
 
 -- name: pool_rows
 select o.id, o.name, o.host, o.boot, o.pid, o.ticks, o.queues, o.kinds, o.count, o.types, o.app, o.log, o.given_up,

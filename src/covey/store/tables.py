@@ -38,10 +38,11 @@ TABLES = (
     Table("cache_records", ("key",), heavy=("parts", "result", "info", "stdout", "stderr", "outputs")),
     Table("followers", ("job_id",)),
     Table("events", ("id",), heavy=("text",)),
+    Table("samples", ("minute", "queue")),
 )
 # What belongs to the place and not to the queue: its identity is set, nobody works (so no run has staged anything),
 # duties begin anew, and who sent a request there did so for that place.
-LEFT_OUT = frozenset({"meta", "pools", "workers", "duties", "receipts", "requests", "staged", "flights"})
+LEFT_OUT = frozenset({"meta", "pools", "workers", "duties", "receipts", "requests", "staged", "flights", "counted"})
 NUMBERED = ("jobs", "pools", "events", "tokens")  # their ids are never given twice, also not in the new place
 
 

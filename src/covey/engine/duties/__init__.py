@@ -7,6 +7,7 @@ collect_cache    what is more than the cache may keep
 prune            history past its time
 forget_requests  old answers
 resume_queues    pauses that are over
+count_jobs       rows are counted as they come
 """
 
 from __future__ import annotations
@@ -14,11 +15,19 @@ from __future__ import annotations
 from random import Random
 
 from ...store.store import Store
-from . import collect_cache, forget_requests, heal_flights, heal_trees, prune, resume_queues
+from . import collect_cache, count_jobs, forget_requests, heal_flights, heal_trees, prune, resume_queues
 from .duty import PERIOD as PERIOD
 
 # In this order: healing comes first, because the others judge by what it has noticed of clocks that were ahead.
-ALL = (heal_trees.DUTY, heal_flights.DUTY, prune.DUTY, collect_cache.DUTY, forget_requests.DUTY, resume_queues.DUTY)
+ALL = (
+    heal_trees.DUTY,
+    heal_flights.DUTY,
+    prune.DUTY,
+    collect_cache.DUTY,
+    forget_requests.DUTY,
+    resume_queues.DUTY,
+    count_jobs.DUTY,
+)
 
 
 def do(store: Store, now: int, rng: Random) -> bool:

@@ -281,3 +281,16 @@ select setval((:table || '_id_seq')::regclass, greatest(:last, 1), :last > 0)
 -- name: moment
 -- differs because a server knows which transactions have ended: as long as none has, everybody sees the same rows.
 select pg_current_snapshot()::text
+
+-- name: count_window
+-- differs because a transaction may still commit a job with a lower id than others that are there: what is younger than
+-- the oldest transaction that runs does not count yet, nor do the last :margin ids, whose order may be any.
+select least(
+    coalesce(min(id) filter (where age(xmin) <= age((pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)::text::xid)) - 1,
+             max(id)),
+    (select max(id) from {jobs}) - :margin)
+from (select id, xmin from {jobs} where id > :cursor order by id limit :limit) as next
+
+-- name: count_more
+-- differs because nobody waits for a row of another: everybody appends, and it is added up when it is read.
+insert into {counted} (queue, jobs) select queue, count(*) from {jobs} where id > :cursor and id <= :upto group by queue

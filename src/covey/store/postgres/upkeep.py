@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 RECEIPTS_LAST_S = 600.0  # far longer than anybody asks
 
+FOLD = """with taken as (delete from {counted} returning queue, jobs, completed, dead, cancelled)
+insert into {counted} select queue, sum(jobs), sum(completed), sum(dead), sum(cancelled) from taken group by queue"""
+
 
 class PostgresUpkeep:
     stops_writers = False
@@ -24,10 +27,11 @@ class PostgresUpkeep:
         self._database.durable = durability == "full"
 
     def tidy(self) -> None:
-        """Receipts for which nobody can ask any more are gone."""
+        """Receipts for which nobody can ask any more are gone; what was counted in many rows is in one a queue."""
         database = self._database
         oldest = token_of(database.now() - int(RECEIPTS_LAST_S * 1e6), bytes(10))
         database.query(f"delete from {database.prefix}receipts where token < :oldest", {"oldest": oldest})
+        database.query(FOLD.format(counted=f"{database.prefix}counted"), {})
 
     def problems(self) -> list[str]:
         """Indexes that cannot be used; the server guards the rest by itself."""
