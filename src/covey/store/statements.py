@@ -1,4 +1,8 @@
-"""Named SQL: the shared file, then the dialect's overrides; and what several statements say alike."""
+"""Named SQL: the shared files of sql/, by noun, then the dialect's overrides; and what several statements say alike.
+
+Every statement has a name. {jobs} and the like are tables; :name are parameters. What two databases must say
+differently is overridden in <dialect>/statements.sql, with the reason; there {shared} is what sql/ says.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +93,8 @@ def load(dialect: str, prefix: str = "") -> Mapping[str, str]:
     """Statement texts by name, comments stripped, {table} and the rest written out."""
     room = files(__package__)
     statements: dict[str, str] = {}
-    for file in (room / "queries.sql", room / "cache.sql", room / dialect / "statements.sql"):
+    shared = sorted((room / "sql").iterdir(), key=lambda file: file.name)
+    for file in (*shared, room / dialect / "statements.sql"):
         parts = _NAME.split(file.read_text())
         for key, body in zip(parts[1::2], parts[2::2], strict=True):
             lines = (line for line in body.splitlines() if not line.lstrip().startswith("--"))

@@ -26,7 +26,7 @@ from ..dialect import STILL_S, Listener, Params
 from ..time_limit import Limit, with_limit
 from .bell import Ears
 from .binding import Insert, answers, insert_of, placeholders, written
-from .functions import SYNCHRONOUS
+from .functions import HINT, opening
 from .session import Session, explained, opened
 from .upkeep import PostgresUpkeep, token_of
 from .url import Target
@@ -40,9 +40,6 @@ FEW = 8  # rows that are cheaper as one statement than as a COPY
 BATCH = 500  # rows of one statement
 MOST_HINTS = 1000  # one for each queue, kind and priority
 
-# Statistics lag behind a queue by nature: empty now, a million rows in a minute. The indexes are always right, and read
-# in order they skip what is known to be dead; a bitmap of them would not.
-HINT = "set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
 RING = "select pg_notify(:channel, :who)"
 
 
@@ -244,17 +241,7 @@ class Postgres:
     # ── transactions ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _begin_text(self, alone: bool, wait_s: float, still_s: float = STILL_S) -> str:
-        """Every writer holds the queue's lock together with the others, unless it must be alone."""
-        lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
-        settings = [
-            HINT,
-            f"set_config('lock_timeout', '{int(wait_s * 1000)}', true)",
-            # A writer that is frozen (SIGSTOP, a lost host) must not hold its locks for ever.
-            f"set_config('idle_in_transaction_session_timeout', '{int(still_s * 1000)}', true)",
-        ]
-        commit = SYNCHRONOUS if self.durable else "'off'"
-        settings.append(f"set_config('synchronous_commit', {commit}, true)")
-        return f"begin; select {', '.join(settings)}, {lock}({self._target.lock})"
+        return opening(self._target.lock, alone, wait_s, still_s, self.durable)
 
     def _whole(self, sql: str, params: Params, hints: Sequence[str]) -> tuple[str, int]:
         """A transaction of this statement in one message, with hints behind it; at which place its answer comes."""

@@ -72,6 +72,9 @@ PLANNED: dict[str, tuple[dict[str, str], str]] = {
 # These are whole transactions, and set by themselves what a transaction of ours needs: a message with a statement less.
 WHOLE = {"insert_express", "turn"}
 TERMS = {"patience": "text", "durable": "boolean", "lock": "bigint"}
+# Statistics lag behind a queue by nature: empty now, a million rows in a minute. The indexes are always right, and read
+# in order they skip what is known to be dead; a bitmap of them would not.
+HINT = "set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
 # As the server has it (a replica may have to confirm), but never off: what is acknowledged is on disk.
 SYNCHRONOUS = "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')"
 OPENING = f"""
@@ -87,6 +90,19 @@ _SEEN = {
     for name, fields in (("state", STATE), ("instants", Instants.__struct_fields__))
 }
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
+
+
+def opening(lock: int, alone: bool, wait_s: float, still_s: float, durable: bool) -> str:
+    """What a transaction begins with. Every writer holds the queue's lock together with the others, unless alone."""
+    settings = [
+        HINT,
+        f"set_config('lock_timeout', '{int(wait_s * 1000)}', true)",
+        # A writer that is frozen (SIGSTOP, a lost host) must not hold its locks for ever.
+        f"set_config('idle_in_transaction_session_timeout', '{int(still_s * 1000)}', true)",
+        "set_config('synchronous_commit', " + (SYNCHRONOUS if durable else "'off'") + ", true)",
+    ]
+    shared = "" if alone else "_shared"
+    return f"begin; select {', '.join(settings)}, pg_advisory_xact_lock{shared}({lock})"
 
 
 def calls(statements: Mapping[str, str], prefix: str) -> dict[str, tuple[str, str, str]]:
