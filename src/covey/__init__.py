@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .app import Covey as Covey
+    from .cache import Cache as Cache
     from .core.model import Child as Child
     from .errors import Abort as Abort
     from .errors import Busy as Busy
@@ -54,6 +55,7 @@ _ERRORS = (
 
 # Loaded when first asked for: the command line imports this package too and must start at once.
 _ROOMS = {
+    "Cache": ".cache",
     "Call": ".job",
     "Child": ".core.model",
     "Children": ".worker.context",

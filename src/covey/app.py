@@ -17,6 +17,7 @@ from .task import Task, TaskDecorator
 from .transaction import Transaction, submit
 
 if TYPE_CHECKING:
+    from .cache import Cache
     from .core.ports import Client
 
 
@@ -52,12 +53,21 @@ class Covey:
         command: str | Sequence[str],
         *,
         tx: object = None,
+        cache: bool | Cache | None = None,
         **options: Unpack[CommandOptions],
     ) -> Job[None]:
-        """A job that runs the command (a line for the shell, or a list of words) in ``cwd``, else here, is on disk."""
+        """A job that runs the command (a line for the shell, or a list of words) in ``cwd``, else here, is on disk.
+
+        With ``cache`` it need not run if it is known what comes of it (docs/cache.md).
+        """
         words = command_options(options)
         words["cwd"] = absolute(words["cwd"]) if "cwd" in words else _here()
-        return submit(self._connection, (shell_spec(command, **words),), tx)[0]
+        spec = shell_spec(command, **words)
+        if cache:
+            from . import cache as caching  # for those who cache
+
+            spec = caching.cached_command(spec, caching.Cache() if cache is True else cache, True)
+        return submit(self._connection, (spec,), tx)[0]
 
     def job(self, ref: int | str) -> Job[Any]:
         """The job with that id or key; NotFound if there is none."""

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import InvalidInput
 from . import codec
 from .check import check_args, check_env, check_text, is_text, refuse_nul
-from .model import KINDS, SHELL, Kind, Spec
+from .model import KINDS, MAX_PAYLOAD, SHELL, Kind, Spec
 from .options import FIELDS, check_options
 
 
@@ -67,9 +67,22 @@ def check_spec(spec: Spec) -> Spec:
     if spec.created_by is not None:
         check_text(spec.created_by, "created_by", most=200)
     check_options(spec)
+    if spec.cache is not None:
+        check_parts(spec.cache.parts)
     if spec.args is not None:
         check_args(spec.args, spec.task)
     return _checked(spec)
+
+
+def check_parts(parts: str) -> None:
+    from .cache_key import read  # for those who cache
+
+    if len(parts) > MAX_PAYLOAD:
+        raise InvalidInput(f"cache: parts of {len(parts):,} characters, the limit is {MAX_PAYLOAD:,}; name fewer files")
+    try:
+        read(parts)
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(f"cache: these are no parts of a key ({error}); see docs/cache.md") from None
 
 
 def _checked(spec: Spec) -> Spec:

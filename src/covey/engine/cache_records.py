@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core import cache_key
+from ..core.codec import decode
 from ..core.machine import SECOND, Signal, decide
 from ..core.model import JobRow, Report, Spec, State
 from ..store.asking import json_text
@@ -137,6 +138,8 @@ def why_not(report: Report, call: Call, salted: str) -> str | None:
         return "it has spawned jobs"
     if report.ran is None:
         return "its worker did not say what ran"
+    if report.ran.startswith('{"error":'):
+        return str(decode(report.ran)["error"])
     try:
         ran = cache_key.read(report.ran)
         same = cache_key.is_call(ran, call.task, call.args)

@@ -16,6 +16,7 @@ from ..core.model import Output, Report
 from ..system import process_tree
 from ..system.calls import calls
 from . import spawn_file
+from .execution import depends_on, set_ran
 from .messages import RunJob
 from .output import Capture, join, live_path
 from .pool_link import PoolLink, base_environment, job_environment, report
@@ -84,7 +85,10 @@ class CommandWorker:
         claim = job.claim
         spawn_path = spawn_file.create(self._link.live, claim)
         try:
+            ran = None if claim.cache_key is None else depends_on(claim, _command_parts)
             told = self._run_command(job, started_at, spawn_path)
+            if ran is not None:
+                set_ran(told, ran, depends_on(claim, _command_parts))
             if told.outcome == "success" and spawn_path is not None:
                 spawn_file.set_spawned(told, spawn_path, claim)
             elif told.outcome == "failure" and spawn_path is not None:
@@ -120,7 +124,12 @@ class CommandWorker:
         claim = job.claim
         asked: dict[str, Any] = decode(claim.args or "{}")
         argv = asked.get("argv") or ["/bin/sh", "-c", asked["command"]]
-        env = job_environment(self._environment, self._mark, job) | asked.get("env", {})
+        env = job_environment(self._environment, self._mark, job)
+        if asked.get("cache") is not None:
+            from ..cache import small_environment  # for those who cache
+
+            env = small_environment(env)
+        env |= asked.get("env", {})
         if spawn_path is not None:
             env["COVEY_SPAWN"] = spawn_path
         os.chdir(claim.cwd or self._home)
@@ -300,3 +309,9 @@ def _empty(fd: int) -> None:
     with contextlib.suppress(BlockingIOError):
         while os.read(fd, 512):
             pass
+
+
+def _command_parts(payload: str | None) -> str:
+    from ..cache import command_parts  # for those who cache
+
+    return command_parts(payload)

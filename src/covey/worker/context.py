@@ -126,7 +126,9 @@ class Context:
             stopping=stopping,
             root_id=claim.root_id,
             phase=claim.phase,
-            family=Family(claim.id, claim.parent_id, claim.depth, claim.max_depth, claim.child_mode),
+            family=Family(
+                claim.id, claim.parent_id, claim.depth, claim.max_depth, claim.child_mode, claim.cache_key is not None
+            ),
             cwd=claim.cwd,
             failed_siblings=claim.failed_siblings,
             siblings=siblings,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ..core.codec import decode
+from ..core.codec import clean, decode, encode
 from ..core.model import Claim, Report
 from ..errors import Abort
 from .context import Children, Context
@@ -21,6 +21,12 @@ class RunnableJoin(Protocol):
     def wants_context(self) -> bool: ...
 
 
+class RunnableCache(Protocol):
+    """What a cached task depends on."""
+
+    def parts(self, args: str | None) -> str: ...
+
+
 class RunnableTask(Protocol):
     """What a worker needs to know of a task."""
 
@@ -32,8 +38,12 @@ class RunnableTask(Protocol):
     @property
     def joined(self) -> RunnableJoin | None: ...
 
+    @property
+    def cached(self) -> RunnableCache | None: ...
+
 
 Invocation = Callable[[], Any]
+CHANGED = "what it depends on changed while it ran"
 
 
 def first_call(task: RunnableTask, claim: Claim, context: Context) -> Invocation:
@@ -60,6 +70,22 @@ def join_call(joined: RunnableJoin, context: Context, children: Children) -> Inv
     if joined.wants_context:
         return lambda: joined.fn(context, children)
     return lambda: joined.fn(children)
+
+
+def depends_on(claim: Claim, parts: Callable[[str | None], str] | None) -> str | None:
+    """Of a job with a key: what its run depends on, as it is here and now; why that cannot be told, if it cannot."""
+    if claim.cache_key is None or parts is None:
+        return None
+    try:
+        return parts(claim.args)
+    except Exception as error:
+        return encode({"error": clean(str(error))[:1000]}, what="what runs")
+
+
+def set_ran(told: Report, before: str | None, after: str | None) -> None:
+    """A success says what ran here: only under the key of that may it be kept."""
+    if told.outcome == "success" and before is not None:
+        told.ran = before if before == after else encode({"error": CHANGED}, what="what ran")
 
 
 def set_spawned(told: Report, task: RunnableTask, context: Context) -> None:

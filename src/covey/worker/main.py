@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from typing import Any
 
@@ -71,6 +72,7 @@ def load_app(app: str) -> Any:
     module, _, attribute = app.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
+    began_ns = time.time_ns()
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -83,6 +85,9 @@ def load_app(app: str) -> Any:
         found = getattr(found, part)
     if not isinstance(getattr(found, "tasks", None), dict):
         raise NoApp(f"{app!r} is not a Covey app")
+    for task in found.tasks.values():
+        if task.cached is not None:  # what was imported just now is what runs, whatever becomes of the files
+            task.cached.freeze(began_ns)
     return found
 
 

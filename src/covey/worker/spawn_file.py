@@ -58,7 +58,9 @@ def remove(path: str | None) -> None:
 
 def set_spawned(told: Report, path: str, claim: Claim) -> None:
     """A success brings along what the file asks for; a line that makes no sense buries the job and is named."""
-    family = Family(claim.id, claim.parent_id, claim.depth, claim.max_depth, claim.child_mode)
+    family = Family(
+        claim.id, claim.parent_id, claim.depth, claim.max_depth, claim.child_mode, claim.cache_key is not None
+    )
     spawns = Spawns(family)
     try:
         for number, line in _lines(path):

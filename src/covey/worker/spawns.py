@@ -61,6 +61,7 @@ class Family(Struct, frozen=True):
     depth: int = 0
     max_depth: int = 1
     mode: Mode | None = None  # how its children run, as it was enqueued
+    is_cached: bool = False  # its result is given to others, who would lack what it spawns
 
 
 class Spawns:
@@ -100,6 +101,8 @@ class Spawns:
         family = self.family
         if not self._open:
             raise SpawnRefused(f"the run of job {family.job_id} has ended; spawn before its function returns")
+        if family.is_cached:
+            raise SpawnRefused(f"job {family.job_id} is cached and may not spawn; cache the tasks that it would spawn")
         if self.joining and relation != "after":
             raise SpawnRefused(f"the join of job {family.job_id} may not spawn; spawn from the task itself")
         if relation == "sibling" and family.parent_id is None:

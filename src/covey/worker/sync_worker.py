@@ -19,7 +19,7 @@ from ..errors import Abort, CoveyError, Retry, Snooze, SpawnRefused, Stopped
 from ..system import process_tree
 from ..system.calls import calls
 from .context import Context
-from .execution import RunnableTask, first_call, second_call, set_spawned
+from .execution import RunnableTask, depends_on, first_call, second_call, set_ran, set_spawned
 from .messages import RunJob
 from .output import Capture, join, live_path, open_plain, read_ends
 from .pool_link import PoolLink, report
@@ -84,6 +84,8 @@ class SyncWorker:
             return unknown_task(told, claim.task, self._tasks)
         if job.live:
             self._files.show(claim.id, claim.fence)
+        parts = task.cached.parts if claim.cache_key is not None and task.cached is not None else None
+        ran = parts and depends_on(claim, parts)
         context = self._context(job) if task.wants_context or task.joined else None
         try:
             try:
@@ -97,6 +99,8 @@ class SyncWorker:
             set_failure(told, error)
         if context is not None:
             set_requests(told, task, context)
+        if ran is not None:
+            set_ran(told, ran, depends_on(claim, parts))
         told.output = self._files.take()
         return told
 
