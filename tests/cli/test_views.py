@@ -12,8 +12,7 @@ import pytest
 from covey.cli.commands import GROUPS, VERBS
 from covey.cli.printing import safe
 from covey.cli.render import fit
-from covey.cli.times import span
-from covey.core.times import moment, seconds
+from covey.core.times import moment, seconds, span
 from covey.core.view import JobView, Status
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput

@@ -30,7 +30,7 @@ class Out(Protocol):
     def write(self, text: str, /) -> None: ...
 
 
-class Plain:
+class PlainOut:
     """Standard output or error, for as long as it takes."""
 
     def __init__(self, target: TextIO) -> None:
@@ -47,7 +47,7 @@ Outs = tuple[Out, Out]
 
 
 def plain_outs() -> Outs:
-    return Plain(sys.stdout), Plain(sys.stderr)
+    return PlainOut(sys.stdout), PlainOut(sys.stderr)
 
 
 def write_attempt(run: Attempt, outs: Outs | None = None) -> None:

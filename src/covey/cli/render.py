@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..core.times import age
 from .printing import one_line
-from .times import age
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GRACE_S = 2  # how long our pool lets others' jobs run on once it must go
 
 
-class Workers:
+class RunWorkers:
     """Looked after until the job has ended."""
 
     def __init__(

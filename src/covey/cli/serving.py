@@ -85,7 +85,7 @@ def start(
     number = port_of(port)
     try:
         sockets = serving.bind(hosts, number)
-    except serving.Taken as taken:
+    except serving.PortTaken as taken:
         who = who_answers(hosts[0], number)
         raise Refused(f"{taken}: {who}; choose another with --port, or stop that one") from None
     log = Log("server", quiet=quiet)

@@ -174,7 +174,7 @@ class SpawnAsk(Said):
     after: int | None = None  # how many were spawned before, as the last answer said: so the same twice counts once
 
 
-class Spawned(Struct, frozen=True):
+class SpawnCount(Struct, frozen=True):
     staged: int  # of this run in all: they exist once it completes
 
 

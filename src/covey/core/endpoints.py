@@ -121,7 +121,7 @@ _table = (
               takes=bodies.Holding, gives=bodies.Released),
     _endpoint("spawn", "POST /v1/jobs/{ref}/spawn", "worker",
               "Jobs that come into being with the run's success, and only then.",
-              takes=bodies.SpawnAsk, gives=bodies.Spawned, limit=MAX_BATCH),
+              takes=bodies.SpawnAsk, gives=bodies.SpawnCount, limit=MAX_BATCH),
     _endpoint("write_output", "POST /v1/jobs/{ref}/output", "worker",
               "More of what the run writes; it can be followed at once.",
               takes=bodies.OutputAsk),

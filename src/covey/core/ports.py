@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from ..errors import CoveyError
 from .model import Child, Claim, Enqueued, Kind, Output, RunOutcome, Spawn, Spec
-from .tokens import TokenRow
+from .tokens import TokenRow, TokenView
 from .turn import Caller, Loan, LostPool, PendingWork, PoolInfo, Registered, Reply, Tie, Turn
 from .view import (
     Attempt,
@@ -49,7 +49,7 @@ class Listener(Protocol):
     def close(self) -> None: ...
 
 
-class Place(NamedTuple):
+class QueuePlace(NamedTuple):
     """Where a queue is, as its clients see it."""
 
     url: str  # what a person would pass as --db, without a password
@@ -140,7 +140,7 @@ class Client(Protocol):
     def database_id(self) -> str: ...
 
     @property
-    def place(self) -> Place: ...
+    def place(self) -> QueuePlace: ...
 
     def enqueue(
         self, specs: Sequence[Spec], *, request: str | None = None, caller: Caller | None = None
@@ -249,6 +249,10 @@ class Backend(Client, Source, Protocol):
 
     def token_rows(self) -> list[TokenRow]:
         """Who may come in, with digests."""
+        ...
+
+    def tokens(self) -> list[TokenView]:
+        """All that were ever made, without secrets."""
         ...
 
     # Pools elsewhere.

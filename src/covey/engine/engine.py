@@ -14,7 +14,7 @@ from ..core import check
 from ..core.machine import SECOND
 from ..core.model import Enqueued, Spec
 from ..core.options import Defaults, asks
-from ..core.ports import Place
+from ..core.ports import QueuePlace
 from ..core.specs import check_spec
 from ..core.turn import Caller
 from ..env import failpoint
@@ -154,8 +154,8 @@ class Engine:
     revoke_token = _by("_tokens", Tokens.revoke_token)
 
     @property
-    def place(self) -> Place:
-        return Place(self.store.dialect.url, self.store.dialect.side, served=False)
+    def place(self) -> QueuePlace:
+        return QueuePlace(self.store.dialect.url, self.store.dialect.side, served=False)
 
     # ── enqueue ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

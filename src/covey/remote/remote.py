@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import quote, urlencode
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 from ..core import bodies, check, endpoints
 from ..core.endpoints import ENDPOINTS, MSGPACK, Endpoint
 from ..core.model import KINDS, Child, Enqueued, Kind, Spec
-from ..core.ports import Listener, Place
+from ..core.ports import Listener, QueuePlace
 from ..core.specs import check_spec
 from ..core.turn import Caller, LostPool, PoolInfo, Registered, Reply, Tie, Turn
 from ..core.view import (
@@ -33,7 +32,8 @@ from ..core.view import (
     Status,
     Why,
 )
-from ..errors import CoveyError, InvalidInput, Refused, TooLarge, Unreachable
+from ..errors import Refused, TooLarge, Unreachable
+from .messages import Unwritable, decode, encode, error_of, query_string, quoted
 from .polling import Poller
 from .transport import Answer, NotSent, Sockets, Transport
 
@@ -80,8 +80,8 @@ class Remote:
         return self.server().database_id
 
     @property
-    def place(self) -> Place:
-        return Place(self.url, "", served=True)
+    def place(self) -> QueuePlace:
+        return QueuePlace(self.url, "", served=True)
 
     def server(self) -> bodies.ServerInfo:
         """Whose server this is; Refused if it speaks another protocol."""
@@ -355,16 +355,16 @@ class Remote:
     ) -> Any:
         endpoint = ENDPOINTS[verb]
         check.check_refs([places["ref"]] if "ref" in places else ())
-        target = endpoint.path.format(**{key: _quoted(key, str(value)) for key, value in places.items()})
+        target = endpoint.path.format(**{key: quoted(key, str(value)) for key, value in places.items()})
         if query is not None:
-            target += _query_string(query)
+            target += query_string(query)
         data = None if body is None else encode(body)
         if data is not None and len(data) > endpoint.limit:
             raise TooLarge(f"{len(data):,} bytes for the server, the limit is {endpoint.limit:,}; send it in parts")
         answer = self._send(endpoint, target, data, timeout_s)
         if answer.status == 200:
             return decode(endpoint, answer)
-        raise _error(answer, self.url)
+        raise error_of(answer, self.url)
 
     def _send(self, endpoint: Endpoint, target: str, data: bytes | None, timeout_s: float) -> Answer:
         """The answer. What does no harm twice is tried again for a while: servers are restarted now and then."""
@@ -379,52 +379,3 @@ class Remote:
                     raise
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S[1])
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {}
-
-
-class Unwritable(InvalidInput):
-    """Nothing that can be sent: half a character, or a number of more than 64 bits."""
-
-
-def encode(body: msgspec.Struct) -> bytes:
-    try:
-        return _encoder.encode(body)
-    except UnicodeEncodeError as error:
-        near = error.object[max(0, error.start - 20) : error.start + 20]
-        raise Unwritable(f"cannot be sent to the server: {near!r} has a lone surrogate, which is not text") from None
-    except OverflowError as error:
-        raise Unwritable(f"cannot be sent to the server: {error}") from None
-
-
-def _quoted(what: str, text: str) -> str:
-    if not check.is_unicode(text):
-        raise Unwritable(f"{what} {text!r}: this is not text, and nothing here can be called that")
-    return quote(text, safe="")
-
-
-def decode(endpoint: Endpoint, answer: Answer) -> Any:
-    decoder = _decoders.get(endpoint.name)
-    if decoder is None:
-        decoder = _decoders[endpoint.name] = msgspec.msgpack.Decoder(endpoint.gives)
-    try:
-        if answer.kind != MSGPACK:
-            return msgspec.json.decode(answer.body, type=endpoint.gives)
-        return decoder.decode(answer.body)
-    except msgspec.DecodeError as error:
-        raise Refused(f"the server's answer to {endpoint.name} makes no sense here ({error}); upgrade both") from None
-
-
-def _query_string(query: msgspec.Struct) -> str:
-    fields = {name: value for name, value in msgspec.structs.asdict(query).items() if value is not None}
-    return "?" + urlencode(fields, doseq=True) if fields else ""
-
-
-def _error(answer: Answer, url: str) -> CoveyError:
-    decode = msgspec.msgpack.decode if answer.kind == MSGPACK else msgspec.json.decode
-    try:
-        return endpoints.error_of(decode(answer.body, type=bodies.Failed).error)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return Refused(f"what answers at {url} is not a Covey server (HTTP {answer.status}); check the port")

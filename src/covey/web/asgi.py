@@ -13,17 +13,18 @@ from ..core.endpoints import Endpoint
 from ..errors import Busy, CoveyError, InvalidInput, Unauthorized
 from ..log import Log
 from . import stream_board
-from .api import Call, Verbs
+from .api import Verbs
+from .api.call import ApiCall
 from .api.health import Probes
-from .auth import Gatekeeper, Guest
-from .engine_threads import Desk, Open
-from .notifier import Hub
+from .auth import Auth, Identity
+from .engine_threads import EngineThreads, Open
+from .notifier import Notifier
 from .openapi import document, page
 from .readers import Readers
-from .request import Gone, HttpError, Receive, Request, Scope, Send, failed, route, written
+from .request import Disconnected, HttpError, Receive, Request, Scope, Send, failed, route, written
 from .sessions import Sessions
 from .stream import Streams
-from .turn_batcher import Turner
+from .turn_batcher import TurnBatcher
 from .ui.site import Site
 
 THREADS = 4
@@ -51,19 +52,19 @@ class App:
         prefix: str = "",
     ) -> None:
         self._log = log
-        self._desk = Desk(open, THREADS)
-        self._turner = Turner(open)
-        self._hub = Hub(open, log)
+        self._desk = EngineThreads(open, THREADS)
+        self._turner = TurnBatcher(open)
+        self._hub = Notifier(open, log)
         self._readers = Readers(open)
         self._verbs = Verbs(self._desk, self._readers, self._turner, self._hub)
         self._boards = (
-            stream_board.Queues(open, self._hub, log),
-            stream_board.Jobs(open, self._hub, log),
+            stream_board.QueuesBoard(open, self._hub, log),
+            stream_board.JobsBoard(open, self._hub, log),
             stream_board.Moments(open, self._hub, log),
         )
         self._streams = Streams(self._readers, *self._boards)
         self._probes = Probes(self._desk, log)
-        self._gatekeeper = Gatekeeper(self._desk, names=names, is_local=is_local, needs_token=needs_token)
+        self._gatekeeper = Auth(self._desk, names=names, is_local=is_local, needs_token=needs_token)
         self._prefix = prefix
         self._site = Site(
             sessions or Sessions(env.new_secret(), ""),
@@ -106,7 +107,7 @@ class App:
             value = await self._answer(endpoint, names, request)
             is_probe = isinstance(value, bodies.Health | bodies.Ready)
             status = 503 if is_probe and value.status != "ready" else 200
-        except Gone:
+        except Disconnected:
             return
         except HttpError as error:
             status, value, headers = error.status, failed(error.code, str(error)), error.headers
@@ -125,17 +126,17 @@ class App:
             # What is still on its way cannot be told from the next request.
             if not await request.finish():
                 headers = [*headers, ("connection", "close")]
-        except Gone:
+        except Disconnected:
             return
         await self._send(send, request, status, value, headers)
 
-    async def _call(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> Call:
-        async def admit() -> Guest:
-            return Guest("read") if endpoint.role is None else await self._gatekeeper.admit(request, endpoint)
+    async def _call(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> ApiCall:
+        async def admit() -> Identity:
+            return Identity("read") if endpoint.role is None else await self._gatekeeper.admit(request, endpoint)
 
         guest = await admit()
         query = request.query(endpoint.query) if endpoint.role is not None else None
-        return Call(guest, names, query, await request.body(endpoint), admit)
+        return ApiCall(guest, names, query, await request.body(endpoint), admit)
 
     async def _answer(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> Any:
         if endpoint.name == "openapi":
@@ -153,7 +154,7 @@ class App:
         try:
             await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
-                raise Gone
+                raise Disconnected
             return answering.result()
         finally:
             for each in (answering, leaving):

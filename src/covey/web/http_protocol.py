@@ -30,7 +30,7 @@ def most_connections() -> int:
     return 1 << 20 if limit is None else max(1, limit - SPARE)
 
 
-class Careful(HttpToolsProtocol):
+class BoundedProtocol(HttpToolsProtocol):
     _head = 0  # bytes of the head so far; None when it is complete
     _is_head = True
     _problem: tuple[int, str, str] | None = None

@@ -17,9 +17,8 @@ from typing import Any
 from msgspec import Struct
 
 from .. import env
-from ..core.ports import Listener
+from ..core.ports import Backend, Bell, Listener
 from ..core.turn import PendingWork
-from ..engine.engine import Engine
 from ..errors import CoveyError
 from ..log import Log
 from .engine_threads import Open
@@ -32,7 +31,7 @@ FEW = 1000  # jobs that somebody waits for: looking at more costs so much that i
 REST = 9  # … a tenth of a core at most
 
 Told = tuple[bool, frozenset[Any]]
-Act = Callable[[Engine], None]
+Act = Callable[[Backend], None]
 Rung = asyncio.Future[None]
 
 
@@ -46,7 +45,7 @@ class Waiter(Struct, eq=False):
         return kind in self.kinds and (self.queues is None or queue in self.queues)
 
 
-class Hub:
+class Notifier:
     """Used from one event loop; its threads speak to that loop only."""
 
     def __init__(self, open: Open, log: Log) -> None:
@@ -234,7 +233,7 @@ class Hub:
 
     def _guarded(self, act: Act, after_s: float) -> None:
         """A store that fails for a while ends no thread."""
-        engine: Engine | None = None
+        engine: Backend | None = None
         self._closed.wait(after_s)
         while not self._closed.is_set():
             try:
@@ -249,10 +248,9 @@ class Hub:
         if engine:
             engine.close()
 
-    def _listen(self, engine: Engine, who: str) -> Listener | None:
-        try:
-            ear = engine.store.listen(who)
-        except OSError:
+    def _listen(self, engine: Backend, bell: Bell) -> Listener | None:
+        ear = engine.listen(bell)
+        if ear is None:
             return None
         with self._hearing:
             self._ears.append(ear)
@@ -266,7 +264,7 @@ class Hub:
         self._closed.wait(min(timeout_s, 0.1))
         return True
 
-    def _watch_work(self, engine: Engine) -> None:
+    def _watch_work(self, engine: Backend) -> None:
         self._work_ear = ear = self._listen(engine, "pool")
         left_s = 0.0  # what was rung before anybody listened is seen at once
         try:
@@ -287,7 +285,7 @@ class Hub:
             self._work_ear = None
             self._drop(ear)
 
-    def _watch_ends(self, engine: Engine) -> None:
+    def _watch_ends(self, engine: Backend) -> None:
         ear = self._listen(engine, "end")
         left_s = next_many = 0.0
         try:
@@ -307,13 +305,13 @@ class Hub:
             self._drop(ear)
 
     @staticmethod
-    def _ended(engine: Engine, watched: Sequence[tuple[Rung, tuple[int, ...]]]) -> list[Rung]:
+    def _ended(engine: Backend, watched: Sequence[tuple[Rung, tuple[int, ...]]]) -> list[Rung]:
         """Those who wait for a job that has ended."""
         ids = {id for _, each in watched for id in each}
         ended = engine.ended(list(ids)) if ids else set()
         return [rung for rung, each in watched if not ended.isdisjoint(each)] if ended else []
 
-    def _beat(self, engine: Engine) -> None:
+    def _beat(self, engine: Backend) -> None:
         while not self._closed.is_set():
             beating, self._beating = self._beating, set()
             if beating and (lost := engine.beat(sorted(beating))):

@@ -29,7 +29,7 @@ MAX_JSON_TURN = 16 << 20  # of msgpack, which pools speak, the length of a list 
 DROPPED = 1 << 20  # bytes of a body that nobody wants which are read all the same, so that the answer arrives
 
 
-class Gone(Exception):
+class Disconnected(Exception):
     """Who asked has hung up."""
 
 
@@ -168,7 +168,7 @@ class Request:
             self._is_hopeless = True
             raise HttpError(408, "too_slow", "the body did not arrive in time") from None
         if message["type"] == "http.disconnect":
-            raise Gone
+            raise Disconnected
         self._is_complete = not message.get("more_body")
         part: bytes = message.get("body", b"")
         return part

@@ -19,7 +19,7 @@ from ..system.resources import raise_file_limit
 from .asgi import App
 from .auth import is_loopback
 from .engine_threads import Open
-from .http_protocol import Careful
+from .http_protocol import BoundedProtocol
 from .sessions import Sessions
 
 BACKLOG = 1024
@@ -54,7 +54,7 @@ def bind(hosts: Sequence[str], port: int) -> list[socket.socket]:
                 raise InvalidInput(f"--host {host}: no such address on this machine") from None
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
-                    raise Taken(f"{host}:{port} is taken") from None
+                    raise PortTaken(f"{host}:{port} is taken") from None
                 raise InvalidInput(f"--host {host} --port {port}: {(error.strerror or str(error)).lower()}") from None
             port = port or sockets[0].getsockname()[1]
     except BaseException:
@@ -64,7 +64,7 @@ def bind(hosts: Sequence[str], port: int) -> list[socket.socket]:
     return sockets
 
 
-class Taken(Refused):
+class PortTaken(Refused):
     """Somebody else answers there."""
 
 
@@ -88,7 +88,7 @@ def server_of(app: App, on_ready: Callable[[], None]) -> Stoppable:
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what matters is said in our own
     config = uvicorn.Config(
         app,
-        http=Careful,
+        http=BoundedProtocol,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterator
 
 from ... import env
-from .check_result import Finding, bad, ok, warn
+from .check_result import CheckResult, bad, ok, warn
 
 MOST_DRIFT_S = 2.0  # more than the way to a server and back
 
 
-def installation() -> Iterator[Finding]:
+def installation() -> Iterator[CheckResult]:
     from ... import __version__
 
     yield ok("covey", f"{__version__} on Python {'.'.join(map(str, sys.version_info[:3]))}")
@@ -21,7 +21,7 @@ def installation() -> Iterator[Finding]:
         yield warn("inside a job", "COVEY_RUN is set: this is the view of a job", "name the queue with --db")
 
 
-def library() -> Iterator[Finding]:
+def library() -> Iterator[CheckResult]:
     import apsw
 
     from ...store.sqlite.database import version_problem
@@ -35,7 +35,7 @@ def library() -> Iterator[Finding]:
         yield found("sqlite", problem[1], "pip install --upgrade apsw")
 
 
-def clock() -> Iterator[Finding]:
+def clock() -> Iterator[CheckResult]:
     now = time.gmtime(env.now() / 1e6)
     if not 2024 <= now.tm_year < 2100:
         yield bad("clock", f"it is the year {now.tm_year}", "set the clock: run_at and retention go by it")
@@ -43,7 +43,7 @@ def clock() -> Iterator[Finding]:
         yield ok("clock", time.strftime("%Y-%m-%dT%H:%M:%SZ", now))
 
 
-def drift(whose: str, theirs: int) -> Finding:
+def drift(whose: str, theirs: int) -> CheckResult:
     """Another clock, as it was a moment ago, against ours."""
     ahead_s = (theirs - env.now()) / 1e6
     text = f"{whose} is {abs(ahead_s):.1f} s {'ahead' if ahead_s > 0 else 'behind'}"
@@ -52,7 +52,7 @@ def drift(whose: str, theirs: int) -> Finding:
     return warn("clocks", text, "jobs start by that clock, people read this one: set both by NTP (`timedatectl`)")
 
 
-def file_system(path: str) -> Iterator[Finding]:
+def file_system(path: str) -> Iterator[CheckResult]:
     from ...store.sqlite.database import NETWORK_FILE_SYSTEMS
     from ...store.sqlite.disk_space import lacking
     from ...system.files import file_system_of

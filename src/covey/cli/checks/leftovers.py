@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ContainerError
 from ...system import process_tree
-from .check_result import Finding, ok, some, warn
+from .check_result import CheckResult, ok, some, warn
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
@@ -19,14 +19,14 @@ REAPED = "`covey worker reap`, or the next `covey worker start`, ends them"
 SWEPT = "the next `covey worker start` removes them"
 
 
-def look(engine: Engine) -> Iterator[Finding]:
+def look(engine: Engine) -> Iterator[CheckResult]:
     found = [*_processes(engine), *_files(engine), *_server(engine), *_groups(engine), *_containers(engine)]
     yield from found
     if all(each.verdict == "ok" for each in found):
         yield ok("leftovers", "none")
 
 
-def _processes(engine: Engine) -> Iterator[Finding]:
+def _processes(engine: Engine) -> Iterator[CheckResult]:
     from ...engine.health import is_alive
 
     living = {pool.id for pool in engine.pool_views() if is_alive(pool)}
@@ -42,7 +42,7 @@ def marked(database_id: str) -> Iterator[tuple[int, int]]:
             yield pid, int(pool)
 
 
-def _files(engine: Engine) -> Iterator[Finding]:
+def _files(engine: Engine) -> Iterator[CheckResult]:
     from ...engine import leftovers
     from ...pool.live_output import stale_directories
 
@@ -54,7 +54,7 @@ def _files(engine: Engine) -> Iterator[Finding]:
         yield warn("leftovers", f"directories of lost pools: {some(directories)}", SWEPT)
 
 
-def _server(engine: Engine) -> Iterator[Finding]:
+def _server(engine: Engine) -> Iterator[CheckResult]:
     from ...discovery import NAME, found, read_note
     from ...env import boot
 
@@ -68,14 +68,14 @@ def _server(engine: Engine) -> Iterator[Finding]:
         yield warn("leftovers", text, f"nobody trusts it; the next `covey server` replaces {os.path.join(side, NAME)}")
 
 
-def _groups(engine: Engine) -> Iterator[Finding]:
+def _groups(engine: Engine) -> Iterator[CheckResult]:
     from ...system import cgroup
 
     if groups := cgroup.left(engine.database_id):
         yield warn("leftovers", f"empty control groups of lost pools: {some(groups)}", "remove them: rmdir PATH")
 
 
-def _containers(engine: Engine) -> Iterator[Finding]:
+def _containers(engine: Engine) -> Iterator[CheckResult]:
     from ...containers.docker import ENGINES, Docker
     from ...containers.launch import orphans
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .check_result import Finding, bad, ok, warn
+from .check_result import CheckResult, bad, ok, warn
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LARGE_WAL = 256 << 20
 
 
-def look(engine: Engine) -> Iterator[Finding]:
+def look(engine: Engine) -> Iterator[CheckResult]:
     settings: dict[str, str] = dict(engine.store.ask("server_settings"))
     mode = settings["journal_mode"]
     if mode in ("wal", "memory"):
@@ -25,14 +25,14 @@ def look(engine: Engine) -> Iterator[Finding]:
     yield _wal(engine.store.dialect.url + "-wal")
 
 
-def _durability(level: int) -> Finding:
+def _durability(level: int) -> CheckResult:
     if level >= 2:
         return ok("durability", "full: an acknowledged job survives a power cut")
     text = "normal: a power cut may undo the last moments"
     return warn("durability", text, "if that is not what you want: `covey config set durability full`")
 
 
-def _wal(path: str) -> Finding:
+def _wal(path: str) -> CheckResult:
     size = os.path.getsize(path) if os.path.exists(path) else 0
     if size > LARGE_WAL:
         return warn("wal file", f"{size >> 20} MiB", "some reader holds an old snapshot; find and end it")

@@ -37,8 +37,8 @@ def list_dead(queue: Queue = None, limit: Limit = 50, before: Before = None, jso
         return
     import time
 
+    from ...core.times import age
     from .. import render
-    from ..times import age
 
     now = time.time()
     render.table(

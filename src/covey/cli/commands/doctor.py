@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from ...errors import CoveyError
-from ..checks.check_result import Finding, bad, ok
+from ..checks.check_result import CheckResult, bad, ok
 from ..open_queue import database
 from ..options import Db, Json
 from ..printing import as_json, decide
@@ -43,7 +43,7 @@ def doctor(json: Json = False, db: Db = None) -> int:
     return code
 
 
-def _look(url: str) -> Iterator[Finding]:
+def _look(url: str) -> Iterator[CheckResult]:
     from ...open import is_remote
     from ..checks import host
     from ..checks import server as served
@@ -73,7 +73,7 @@ def _look(url: str) -> Iterator[Finding]:
         engine.close()
 
 
-def _queue(engine: Engine) -> Iterator[Finding]:
+def _queue(engine: Engine) -> Iterator[CheckResult]:
     from ..checks import leftovers, postgres, settings, sqlite
     from ..checks import server as served
 
@@ -85,7 +85,7 @@ def _queue(engine: Engine) -> Iterator[Finding]:
     yield from _guarded("queue", lambda: served.of_status(engine.status()))
 
 
-def _guarded(check: str, look: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+def _guarded(check: str, look: Callable[[], Iterable[CheckResult]]) -> Iterator[CheckResult]:
     """Whoever is called because something is wrong must not stumble over it: one check that fails is a finding too."""
     try:
         yield from look()
@@ -94,7 +94,7 @@ def _guarded(check: str, look: Callable[[], Iterable[Finding]]) -> Iterator[Find
         yield bad(check, f"could not be looked at: {text}", "see docs/operations.md, Troubleshooting")
 
 
-def _missing(path: str) -> Finding:
+def _missing(path: str) -> CheckResult:
     if os.path.exists(f"{path}-wal"):
         text = "not there, but its -wal is: it was removed or moved while somebody had it open"
         return bad("file", text, f"if {path} was moved, move {path}-wal with it, before anybody opens either of them")

@@ -8,7 +8,7 @@ import typer
 
 from ..job_input import submit
 from ..options import Db, Words, said, takes_job_options
-from ..words import WordsCommand, argv_of
+from ..parser import WordsCommand, argv_of
 
 
 @takes_job_options("enqueue")

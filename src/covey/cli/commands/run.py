@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import CoveyError, InvalidInput, NotFound, Refused, StoreError
-from ..codes import TIMED_OUT, code_of
+from ..exit_codes import TIMED_OUT, code_of
 from ..open_queue import database, open_queue, refuse_nameless_inside_job
 from ..options import Db, Words, said, takes_job_options
+from ..parser import WordsCommand, argv_of
 from ..printing import one_line
-from ..words import WordsCommand, argv_of
 
 if TYPE_CHECKING:
     from ...core.ports import Client
     from ...core.view import JobView
     from ..run_caller import Requests
-    from ..run_pool import Workers
+    from ..run_pool import RunWorkers
 
 NoReuse = Annotated[
     bool, typer.Option("--no-reuse", help="Do not use workers elsewhere, even if a server of this queue runs.")
@@ -74,7 +74,7 @@ def run(
     if outer:
         _refuse_own_place(engine, [job for _, job in outer], specs[0].queue_name)
     from ..run_caller import Presence, Requests, ourselves
-    from ..run_pool import Workers, reuses
+    from ..run_pool import RunWorkers, reuses
 
     reuse = reuses(engine, no_reuse)
 
@@ -82,7 +82,7 @@ def run(
     (job,) = engine.enqueue(specs, caller=None if keep else ourselves(lease_s))
     requests = Requests(limit_s)
     inside = bool(outer)
-    workers = Workers(engine, url, job.id, specs[0].queue_name, requests, reuse=reuse, keep=keep, inside=inside)
+    workers = RunWorkers(engine, url, job.id, specs[0].queue_name, requests, reuse=reuse, keep=keep, inside=inside)
     running = Running(engine, job.id, workers, requests, keep=keep)
     presence = None if keep else Presence(engine, job.id, min(settings["heartbeat_seconds"], lease_s / 3))
     try:
@@ -98,7 +98,7 @@ run.command_class = WordsCommand  # type: ignore[attr-defined]
 class Running:
     """One job, from its first line to its exit code."""
 
-    def __init__(self, engine: Client, job: int, workers: Workers, requests: Requests, *, keep: bool) -> None:
+    def __init__(self, engine: Client, job: int, workers: RunWorkers, requests: Requests, *, keep: bool) -> None:
         from ..follow import Follower
         from ..slow_reader import Outlet
 

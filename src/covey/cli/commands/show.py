@@ -132,6 +132,6 @@ def took(started_at: str | None, finished_at: str | None) -> str:
         return ""
     from datetime import datetime
 
-    from ..times import span
+    from ...core.times import span
 
     return span(max(0.0, (datetime.fromisoformat(finished_at) - datetime.fromisoformat(started_at)).total_seconds()))

@@ -13,7 +13,7 @@ import typer
 from ...core.objects import spec_of
 from ...errors import InvalidInput, Refused, SpawnRefused
 from ..options import Words, said, takes_job_options
-from ..words import WordsCommand, argv_of
+from ..parser import WordsCommand, argv_of
 
 Sibling = Annotated[bool, typer.Option("--sibling", help="One more child of this job's parent.")]
 Serial = Annotated[bool, typer.Option("--serial", help="This job's children run one after the other.")]

@@ -67,10 +67,10 @@ def _unreadable(url: str, text: str) -> dict[str, Any]:
 
 
 def _show(found: Status, db: str | None) -> None:
+    from ...core.times import span
     from ...engine.health import sentence
     from .. import render
     from ..pasting import pasteable
-    from ..times import span
 
     counts = ", ".join(f"{count:,} {state}" for state, count in found.counts.items() if count)
     render.facts(

@@ -48,9 +48,9 @@ def _show(pools: list[PoolView]) -> None:
 
 
 def _facts(pool: PoolView, alive: bool) -> Iterator[tuple[str, object]]:
+    from ...core.times import span
     from ...engine.health import is_frozen
     from .. import render
-    from ..times import span
 
     state = "gone" if not alive else "frozen" if is_frozen(pool) else pool.state
     queues = ", ".join(pool.queues) if pool.queues else "all queues"
@@ -69,8 +69,8 @@ def _facts(pool: PoolView, alive: bool) -> Iterator[tuple[str, object]]:
 
 
 def _row(worker: WorkerView) -> dict[str, object]:
+    from ...core.times import age
     from .. import render
-    from ..times import age
 
     kind = f"{worker.kind}/{worker.mode}" if worker.mode else worker.kind
     values = (

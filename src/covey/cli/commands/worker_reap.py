@@ -31,7 +31,7 @@ class Leftover(Struct, frozen=True):
     command: str
 
 
-class Reaped(Struct, kw_only=True):
+class ReapedPool(Struct, kw_only=True):
     """A pool that is lost or seems so, and what it left. `reaped`: that has been dealt with."""
 
     id: int
@@ -91,8 +91,8 @@ def refuse_own_pool(engine: Engine, lost: list[LostPool]) -> None:
             raise Refused(f"this command runs inside a job of pool {pool.id}, which is lost; run it from elsewhere")
 
 
-def _reap(reaper: Reaper, pool: LostPool, view: PoolView, *, dry_run: bool) -> Reaped:
-    found = Reaped(
+def _reap(reaper: Reaper, pool: LostPool, view: PoolView, *, dry_run: bool) -> ReapedPool:
+    found = ReapedPool(
         id=pool.id,
         name=view.name,
         host=pool.host,
@@ -109,16 +109,16 @@ def _reap(reaper: Reaper, pool: LostPool, view: PoolView, *, dry_run: bool) -> R
     return found
 
 
-def _silent(pool: PoolView) -> Reaped:
+def _silent(pool: PoolView) -> ReapedPool:
     """Left alone: its process lives, or can be seen only on its own host."""
+    from ...core.times import span
     from ...engine.health import is_frozen
-    from ..times import span
 
     if is_frozen(pool):
         advice = f"its process lives; resume it with `kill -CONT {pool.pid}`, or end it"
     else:
         advice = f"it seems lost; a running pool gives it up after {pool.lease_s:g} s of silence"
-    return Reaped(
+    return ReapedPool(
         id=pool.id,
         name=pool.name,
         host=pool.host,
@@ -154,7 +154,7 @@ def _reap_containers(engine: Engine, log: Log, *, dry_run: bool) -> list[Contain
     return found
 
 
-def _show(found: list[Reaped], *, quiet: bool) -> None:
+def _show(found: list[ReapedPool], *, quiet: bool) -> None:
     if not quiet and not any(pool.lost for pool in found):
         note("nothing to reap: no pool of this host is lost")
     for pool in found:

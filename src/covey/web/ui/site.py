@@ -16,14 +16,15 @@ from msgspec.structs import replace
 from ... import env
 from ...core import bodies
 from ...core.endpoints import ENDPOINTS, failure_of
-from ...engine.engine import Engine
+from ...core.ports import Backend
 from ...errors import CoveyError, Forbidden, NotFound, Unauthorized
 from ...log import Log
-from ..api import VERBS, Call
-from ..auth import Gatekeeper, Guest, refuse
-from ..engine_threads import Desk
+from ..api import VERBS
+from ..api.call import ApiCall
+from ..auth import Auth, Identity, refuse
+from ..engine_threads import EngineThreads
 from ..readers import Readers
-from ..request import Gone, HttpError, Request, Send, converted
+from ..request import Disconnected, HttpError, Request, Send, converted
 from ..sessions import OWNER, SESSION_S, Sessions
 from ..stream import Streams
 from . import actions, login, pages
@@ -61,8 +62,8 @@ class Site:
     def __init__(
         self,
         sessions: Sessions,
-        gatekeeper: Gatekeeper,
-        desk: Desk,
+        gatekeeper: Auth,
+        desk: EngineThreads,
         readers: Readers,
         streams: Streams,
         log: Log,
@@ -93,7 +94,7 @@ class Site:
                 return
             else:
                 answer = await self._answer(request, path)
-        except Gone:
+        except Disconnected:
             return
         except CoveyError as error:
             answer = self._failed(request, error)
@@ -103,7 +104,7 @@ class Site:
             answer = self._page(Shown("It failed", note("bad", said), status=500), request)
         try:
             is_whole = await request.finish()
-        except Gone:
+        except Disconnected:
             return
         headers = {"cache-control": "no-store"} | SAFETY | {"content-type": answer.kind} | answer.headers
         headers |= {"content-length": str(len(answer.body))} | ({} if is_whole else {"connection": "close"})
@@ -120,13 +121,13 @@ class Site:
         if session is not None:
             csrf = self._sessions.csrf(session.text)
             if session.token == OWNER:
-                return Visitor(guest=Guest("admin"), name="owner", csrf=csrf, has_session=True)
+                return Visitor(guest=Identity("admin"), name="owner", csrf=csrf, has_session=True)
             if guest := await self._gatekeeper.guest_of(session.token):
                 name = await self._gatekeeper.name_of(session.token)
                 return Visitor(guest=guest, name=name, csrf=csrf, has_session=True)
         if self._needs_session:
             raise Unauthorized("log in first")
-        return Visitor(guest=Guest("admin"), name="everybody", csrf=self._sessions.csrf(""))
+        return Visitor(guest=Identity("admin"), name="everybody", csrf=self._sessions.csrf(""))
 
     # ── what is asked for ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -161,7 +162,7 @@ class Site:
         is_fragment = FRAGMENT in request.headers
         said = self._said(query)
 
-        def show(engine: Engine, visitor: Visitor = visitor) -> tuple[Visit, Shown]:
+        def show(engine: Backend, visitor: Visitor = visitor) -> tuple[Visit, Shown]:
             visit = Visit(engine, visitor, prefix=self._prefix, path=path, query=query, names=names)
             return visit, page.show(visit)
 
@@ -170,7 +171,7 @@ class Site:
             body = str(inside(shown, env.now() // 1000)).replace(self._mark, visitor.csrf)
             return Answer(200, body.encode())
 
-        def draw(engine: Engine) -> tuple[int, str]:
+        def draw(engine: Backend) -> tuple[int, str]:
             visit, shown = show(engine)
             if said:
                 shown = replace(shown, content=[note("good", said, key="said"), shown.content])
@@ -197,13 +198,13 @@ class Site:
         refuse(visitor.guest, ENDPOINTS[action.needs])
         if request.method != "POST":
             fields = request.fields()
-            desk: Desk = self._readers
+            desk: EngineThreads = self._readers
         else:
             fields = await request.form(FORM)
             self._check(visitor, fields)
             desk = self._desk
 
-        def act(engine: Engine) -> Answer:
+        def act(engine: Backend) -> Answer:
             visit = Visit(engine, visitor, prefix=self._prefix, path=path, query=fields, names={})
             if request.method != "POST":
                 shown = action.preview(visit)
@@ -234,8 +235,8 @@ class Site:
         given = {name: value for name, value in request.fields().items() if name in ("out", "err", "fence")}
         query = converted(given, bodies.OutputQuery)
 
-        def look(engine: Engine) -> bytes:
-            live = VERBS["output"](engine, Call(visitor.guest, {"ref": ref}, query, None, self._nobody))
+        def look(engine: Backend) -> bytes:
+            live = VERBS["output"](engine, ApiCall(visitor.guest, {"ref": ref}, query, None, self._nobody))
             return msgspec.json.encode(
                 {
                     "fence": live.fence,
@@ -248,18 +249,18 @@ class Site:
 
         return Answer(200, await self._readers.ask(look), "application/json")
 
-    async def _nobody(self) -> Guest:
+    async def _nobody(self) -> Identity:
         raise Unauthorized("log in first")
 
     async def _stream(self, request: Request, send: Send) -> None:
         """One for each browser. Whoever has lost his session is told so, and the stream ends."""
 
-        async def admit() -> Guest:
+        async def admit() -> Identity:
             guest = (await self._visitor(request)).guest
             refuse(guest, ENDPOINTS["stream"])
             return guest
 
-        call = Call(await admit(), {}, None, None, admit)
+        call = ApiCall(await admit(), {}, None, None, admit)
         headers = [(name.encode(), value.encode()) for name, value in ({"cache-control": "no-store"} | SAFETY).items()]
         await self._streams.serve_changes(call, request, send, headers)
 

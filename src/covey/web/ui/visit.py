@@ -9,10 +9,11 @@ from urllib.parse import quote, urlencode
 from msgspec import Struct
 
 from ...core.endpoints import ENDPOINTS
-from ...engine.engine import Engine
+from ...core.ports import Backend
 from ...errors import Forbidden
-from ..api import VERBS, Call
-from ..auth import Guest, refuse
+from ..api import VERBS
+from ..api.call import ApiCall
+from ..auth import Identity, refuse
 
 Query = dict[str, str]
 
@@ -26,7 +27,7 @@ def address(prefix: str, *parts: str | int, **query: Any) -> str:
 class Visitor(Struct, frozen=True, kw_only=True):
     """Who looks, and how he came in."""
 
-    guest: Guest
+    guest: Identity
     name: str  # of his token, or what he is without one
     csrf: str  # every form carries it
     has_session: bool = False
@@ -38,7 +39,7 @@ class Visit:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Backend,
         visitor: Visitor,
         *,
         prefix: str,
@@ -70,11 +71,11 @@ class Visit:
         """What that endpoint answers."""
         endpoint = ENDPOINTS[name]
         refuse(self.guest, endpoint)
-        return VERBS[name](self.engine, Call(self.guest, names, query, body, _nobody_waits))
+        return VERBS[name](self.engine, ApiCall(self.guest, names, query, body, _nobody_waits))
 
 
-async def _stays() -> Guest:
+async def _stays() -> Identity:
     raise NotImplementedError("a page does not wait")
 
 
-_nobody_waits: Callable[[], Awaitable[Guest]] = _stays
+_nobody_waits: Callable[[], Awaitable[Identity]] = _stays
