@@ -13,7 +13,6 @@ import pytest
 from .conftest import CommandLine
 
 NEEDS_A_QUEUE = [
-    ["list"],
     ["show", "1"],
     ["logs", "1"],
     ["cancel", "1"],
@@ -21,16 +20,11 @@ NEEDS_A_QUEUE = [
     ["edit", "1", "--priority", "1"],
     ["remove", "1"],
     ["why", "1"],
-    ["worker", "list"],
-    ["worker", "stop"],
     ["worker", "events"],
     ["worker", "reap"],
     ["worker", "reap", "--dry-run"],
-    ["dlq", "list"],
     ["dlq", "retry", "--all"],
-    ["queue", "list"],
     ["queue", "pause", "q"],
-    ["config", "list"],
     ["db", "check"],
     ["db", "vacuum"],
     ["db", "prune"],

@@ -142,7 +142,7 @@ def test_the_old_queue_says_where_it_went(covey: CommandLine, place: Places) -> 
         assert (refused.code, refused.out) == (1, "")
         assert refused.err.startswith("error: this queue has moved to postgresql://")
     assert covey("worker", "start", "--count", "1").code == 1
-    status = covey("status")
+    status = covey("status", "--check")
     assert (status.code, "this queue has moved to postgresql://" in status.out) == (1, True)
     assert "this queue has moved" in covey("doctor").out
     assert len(covey("list", "--json").json) == 1

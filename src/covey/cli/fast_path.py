@@ -42,7 +42,7 @@ START = Words(
 def _of_enqueue() -> Words:
     from ..core.options import OPTIONS
 
-    words = Words({"--db": "db", "--file": "file", "-f": "file"}, {}, {}, {"--json": "json"})
+    words = Words({"--db": "db", "--file": "file", "-f": "file", "--command": "command"}, {}, {}, {"--json": "json"})
     tables = {str: words.values, int: words.numbers, list[str]: words.lists, bool: words.flags}
     for option in OPTIONS:
         if "enqueue" in option.verbs:

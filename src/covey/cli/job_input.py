@@ -23,6 +23,7 @@ def submit(
     argv: list[str] | None,
     *,
     file: str | None = None,
+    command: str | None = None,
     json: bool = False,
     db: str | None = None,
     **options: Any,
@@ -32,10 +33,14 @@ def submit(
     chosen = job_options(options)
     if words == ["-"] and argv is None and file is None:
         file, words = "-", []
-    refuse_mixture(words, argv, file, chosen.get("key"))
+    refuse_mixture(words, argv, file, chosen.get("key"), command)
     engine = open_queue(db, create=True)
     if file is not None:
         done = _from_file(engine, file, chosen)
+    elif command is not None:
+        from ..core.specs import shell_spec
+
+        done = engine.enqueue([shell_spec(command, **chosen)])
     else:
         done = engine.enqueue(from_words(words, argv, chosen))
     if json:
@@ -77,11 +82,14 @@ def variable(text: str) -> tuple[str, str]:
     return name, value
 
 
-def refuse_mixture(words: list[str], argv: list[str] | None, file: str | None, key: str | None) -> None:
+def refuse_mixture(
+    words: list[str], argv: list[str] | None, file: str | None, key: str | None, command: str | None = None
+) -> None:
     """InvalidInput unless there is exactly one way in which the job is given."""
     if argv is not None and not argv:
         raise InvalidInput("nothing follows --; name the program to run")
-    given = [what for what, there in (("words", words), ("-- and words", argv), ("--file", file is not None)) if there]
+    ways = (("words", words), ("-- and words", argv), ("--file", file is not None), ("--command", command is not None))
+    given = [what for what, there in ways if there]
     if not given:
         raise InvalidInput("nothing to queue; pass a command, as in: covey enqueue 'echo hello'")
     if len(given) > 1:

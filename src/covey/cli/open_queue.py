@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ..errors import Refused
+from ..errors import NoQueue, Refused
 
 if TYPE_CHECKING:
     from ..core.ports import Client, Listener
@@ -17,6 +17,7 @@ _token_file: str | None = None
 _token: str | None = None
 _open: list[Engine | Remote] = []
 PATIENCE_S = 1.0  # a person who mistyped an address should not have to wait longer
+NONE_YET = "no queue yet at {}; the first `covey enqueue` makes one"
 LOOK_S = 0.25  # at a server, while somebody watches
 
 
@@ -69,6 +70,18 @@ def open_queue(db: str | None = None, *, create: bool = False) -> Engine | Remot
     remote = open_remote(url, token=chosen_token(), patience_s=PATIENCE_S)
     _open.append(remote)
     return remote
+
+
+def open_to_look(db: str | None = None) -> Engine | Remote | None:
+    """The same for verbs that list: where there is no queue yet, nothing is in it, and a line says where we looked."""
+    try:
+        return open_queue(db)
+    except NoQueue:
+        from ..open import shown
+        from .printing import note
+
+        note(NONE_YET.format(shown(database(db))))
+        return None
 
 
 def open_database(db: str | None = None, *, create: bool = False) -> Engine:

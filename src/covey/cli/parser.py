@@ -9,7 +9,7 @@ import typer
 import typer.core
 import typer.main
 
-from .commands import GROUPS, VERBS
+from .commands import GROUPS, HINTS, VERBS
 from .open_queue import choose_database, choose_token
 
 ARGV = "covey.argv"
@@ -91,6 +91,8 @@ class LazyGroup(PlainParams, typer.core.TyperGroup):
         super().__init__(**attrs)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if not self.path and args and args[0] in HINTS and args[0] not in self.table and not ctx.resilient_parsing:
+            ctx.fail(f"there is no `covey {args[0]}`; here it is `{HINTS[args[0]]}`")
         name, found, rest = super().resolve_command(ctx, args)
         return name, (load(f"{self.path}{name}") if found else None), rest
 
@@ -142,7 +144,7 @@ def _options(
         str | None, typer.Option("--token-file", metavar="FILE", help="For --db http://…: the file with the token.")
     ] = None,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which Covey this is.")
+        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Say which Covey this is.")
     ] = False,
 ) -> None:
     choose_database(db)

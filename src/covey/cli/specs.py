@@ -7,20 +7,25 @@ from typing import Any
 
 from ..core import specs
 from ..core.model import Spec
-from ..core.objects import FIELDS, fields_of, spec_of
+from ..core.objects import check_known, fields_of, spec_of, without_what_is_read_only
 from ..errors import CoveyError, InvalidInput
 
 
 def from_object(text: str, *, defaults: Mapping[str, Any]) -> Spec:
     """The job that a JSON object describes; what it leaves open comes from ``defaults``."""
     try:
-        fields = fields_of(text, FIELDS)
+        fields, left_out = without_what_is_read_only(fields_of(text, ()))
+        check_known(fields)
     except InvalidInput as error:
         if not str(error).startswith("not a JSON object"):
             raise
         raise InvalidInput(
             f"{error}; a command that begins with {{ is passed as: covey enqueue -- sh -c '{{ … }}'"
         ) from None
+    if left_out:
+        from .printing import note
+
+        note(f"covey: {', '.join(left_out)}: what Covey says of a job is not asked for; left out")
     return spec_of(fields, defaults=defaults)
 
 

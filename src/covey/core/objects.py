@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from ..errors import InvalidInput
 from . import codec, specs
 from .check import is_text
-from .model import Spec
+from .model import SHELL, Spec
 from .options import IN_JSON, Option
 
 FIELDS = ("command", "argv", "task", "args", "kind", *(name for option in IN_JSON for name in option.names))
@@ -49,6 +49,39 @@ def check_known(fields: Mapping[str, Any], known: Iterable[str] = FIELDS) -> Non
         raise InvalidInput(f"unknown field {unknown[0]!r}; known are {', '.join(known)}")
 
 
+def without_what_is_read_only(fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A job as Covey prints it, as one to be enqueued; and what of it says how the job was, and is left out."""
+    from .view import JobView
+
+    read_only = {*JobView.__struct_fields__, "history"} - {*FIELDS}
+    left_out = [name for name in fields if name in read_only]
+    if not left_out:
+        return dict(fields), []
+    rest = {name: value for name, value in fields.items() if name not in read_only}
+    if type(rest.get("id")) is int:
+        left_out.append("id")
+        del rest["id"]
+    if rest.get("run_at") is not None and fields.get("state") not in ("scheduled", "pending", None):
+        left_out.append("run_at")
+        del rest["run_at"]
+    said = rest.get("args")
+    if rest.get("task") == SHELL:
+        del rest["task"]
+        rest.pop("kind", None)
+        if isinstance(said, dict):
+            del rest["args"]
+            if "argv" in said:
+                rest["argv"] = said["argv"]
+                rest.pop("command", None)
+            if env := {**(said.get("env") or {}), **(rest.get("env") or {})}:
+                rest["env"] = env
+    elif isinstance(said, list) and len(said) == 2 and isinstance(said[0], list) and isinstance(said[1], dict | None):
+        if said[0] and said[1]:
+            raise InvalidInput("args: with and without names at once, which no JSON object can say; give names to all")
+        rest["args"] = said[0] or said[1]
+    return rest, left_out
+
+
 def fields_of(text: str, known: Iterable[str]) -> dict[str, Any]:
     """The fields of a JSON object, none of them twice and none unknown; InvalidInput says what is wrong with it."""
     try:
@@ -59,7 +92,8 @@ def fields_of(text: str, known: Iterable[str]) -> dict[str, Any]:
         raise InvalidInput("the JSON object is nested too deeply") from None
     if not isinstance(fields, dict):
         raise InvalidInput(f'a JSON object is needed, as in {{"command": "…"}}; this is a {type(fields).__name__}')
-    check_known(fields, known)
+    if known:
+        check_known(fields, known)
     return fields
 
 

@@ -114,7 +114,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="key", aliases=("id",), form=forms.KEY, about="Your own unique name for the job.",
-        flags=("--key",), verbs="enqueue run spawn", once=True, asks=True,
+        flags=("--key", "--id"), verbs="enqueue run spawn", once=True, asks=True,
     ),
     Option(
         name="if_exists", form=forms.one_of(("error", "return")), about="When the key is taken.",
@@ -135,7 +135,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="max_attempts", aliases=("max_retries",), form=forms.ATTEMPTS,
         about="Runs in all, the first included.",
-        flags=("--max-attempts", "--max-retries"), verbs=ALL, setting="max_attempts",
+        flags=("--max-attempts", "--max-retries", "--retries"), verbs=ALL, setting="max_attempts",
     ),
     Option(
         name="timeout", called="timeout_s", form=forms.TIMEOUT, about="Limit of one run: 90s, 2h, never.",

@@ -7,17 +7,23 @@ import re
 from ..errors import InvalidInput
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_WORDS = {"milliseconds?|msecs?": "ms", "seconds?|secs?": "s", "minutes?|mins?": "m", "hours?|hrs?": "h"}
+_WORDS |= {"days?": "d", "weeks?": "w"}
+_WORD = re.compile("|".join(rf"(?P<{unit}>(?<=[\d ])(?:{words})\b)" for words, unit in _WORDS.items()))
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|min|[smhdw])")
 
 
 def seconds(text: str, what: str) -> float:
-    """`90`, `90s`, `1h30m`, `2d` as seconds."""
-    plain = text.strip().lower().replace(" ", "")
+    """`90`, `90s`, `1h30m`, `2d`, `3 hours`, `1 day and 2 hours` as seconds."""
+    plain = text.strip().lower()
+    if not plain.isascii():
+        plain = "?"
+    plain = _WORD.sub(lambda word: str(word.lastgroup), plain).replace(" and ", " ").replace(", ", " ").replace(" ", "")
     if re.fullmatch(r"\d+(\.\d+)?", plain, re.ASCII):
         return float(plain)
     parts = _PART.findall(plain)
     if not parts or "".join(number + unit for number, unit in parts) != plain or not plain.isascii():
-        raise InvalidInput(f"{what} {text!r}: write a duration such as 90s, 15m, 2h, 1d or 1h30m")
+        raise InvalidInput(f"{what} {text!r}: write a duration such as 90s, 15m, 2h, 1d, 1h30m or '3 hours'")
     return sum(float(number) * UNITS[unit] for number, unit in parts)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...errors import InvalidInput, Refused
-from ..open_queue import open_queue
+from ..open_queue import open_queue, open_to_look
 from ..options import Db, Json, Ref
 from ..printing import answer, as_json, note
 from .list import Before, Limit, Queue, check_filter, show_page
@@ -27,10 +27,13 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 def list_dead(queue: Queue = None, limit: Limit = 50, before: Before = None, json: Json = False, db: Db = None) -> None:
     """List dead letters, newest first, and what they died of."""
-    from ...core.view import Filter
+    from ...core.view import Filter, Page
 
     check_filter(before, queue=queue)
-    engine = open_queue(db)
+    engine = open_to_look(db)
+    if engine is None:
+        show_page(Page([], None), json=json, nothing="")
+        return
     page = engine.jobs(Filter(states=("dead",), queue=queue, limit=limit, before=before))
     if json or not page.jobs:
         show_page(page, json=json, nothing="no dead letters")

@@ -18,6 +18,9 @@ def enqueue(
     file: Annotated[
         str | None, typer.Option("--file", "-f", metavar="FILE", help="A job per line; - is stdin.")
     ] = None,
+    command: Annotated[
+        str | None, typer.Option("--command", metavar="LINE", help="The command, as a line for the shell.")
+    ] = None,
     *,
     json: Annotated[bool, typer.Option("--json", help="Print the ids as JSON.")] = False,
     db: Db = None,
@@ -33,7 +36,7 @@ def enqueue(
 
     covey enqueue --file jobs.txt             a command or a JSON object per line, all or none
     """
-    submit(list(words or ()), argv_of(ctx), file=file, json=json, db=db, **said(options))
+    submit(list(words or ()), argv_of(ctx), file=file, command=command, json=json, db=db, **said(options))
 
 
 enqueue.command_class = WordsCommand  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...errors import InvalidInput
-from ..open_queue import open_queue
+from ..open_queue import open_to_look
 from ..options import Db, Json
 from ..printing import as_json, note
 
@@ -36,11 +36,14 @@ def list_jobs(
     db: Db = None,
 ) -> None:
     """List jobs, newest first."""
-    from ...core.view import Filter
+    from ...core.view import Filter, Page
 
     check_filter(before, queue=queue, task=task, batch=batch)
-    engine = open_queue(db)
     states = tuple(word.strip() for text in state or () for word in text.split(",") if word.strip())
+    engine = open_to_look(db)
+    if engine is None:
+        show_page(Page([], None), json=json, nothing="")
+        return
     page = engine.jobs(Filter(states=states, queue=queue, task=task, batch=batch, limit=limit, before=before))
     show_page(page, json=json, nothing="no jobs")
 
@@ -64,7 +67,7 @@ def show_page(page: Page, *, json: bool, nothing: str) -> None:
         from .. import render
 
         render.jobs(page.jobs)
-    else:
+    elif nothing:
         note(nothing)
     if page.next is not None:
         note(f"there is more: --before {page.next}")

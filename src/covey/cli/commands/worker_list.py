@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ..open_queue import open_queue
+from ..open_queue import open_to_look
 from ..options import Db, Json
 from ..pasting import pasteable
 from ..printing import as_json, note
@@ -22,13 +22,13 @@ DROPPED = ("QUEUE", "MEMORY", "KIND", "FAILED", "DONE", "PID")
 
 def list_workers(json: Json = False, db: Db = None) -> None:
     """List pools and their workers: who is there, what each of them runs, and what could not start."""
-    engine = open_queue(db)
-    pools = engine.pool_views()
+    engine = open_to_look(db)
+    pools = engine.pool_views() if engine else []
     if json:
         as_json(pools)
     elif pools:
         _show(pools)
-    else:
+    elif engine:
         note(pasteable("no workers; `covey worker start` runs some", db))
 
 

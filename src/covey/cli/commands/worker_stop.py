@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...errors import NotFound, Refused
-from ..open_queue import open_queue
+from ..open_queue import open_to_look
 from ..options import Db
 from ..printing import answer, note
 
@@ -27,7 +27,9 @@ def stop(pools: Names = None, now: Now = False, timeout: Limit = None, db: Db = 
     from ...core.times import seconds
 
     limit_s = None if timeout is None else seconds(timeout, "--timeout")
-    engine = open_queue(db)
+    engine = open_to_look(db)
+    if engine is None:
+        return
     found = _chosen(engine, pools or [])
     if not found:
         note("no pool of this queue runs on this host")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ...core import bodies
 from ...core.model import Child, Spec
-from ...core.objects import check_known, spec_of
+from ...core.objects import check_known, spec_of, without_what_is_read_only
 from ...core.ports import Backend
 from ...core.turn import Caller
 from ...core.view import Branch, Filter, LiveOutput
@@ -29,6 +29,7 @@ def _enqueue_jobs(engine: Backend, call: ApiCall) -> Any:
     specs = []
     for place, fields in enumerate(body.jobs):
         try:
+            fields, _ = without_what_is_read_only(fields)
             check_known(fields)
             specs.append(spec_of(fields, defaults={}))
         except InvalidInput as error:
