@@ -252,7 +252,7 @@ def test_dead_letters_are_a_warning(covey: CommandLine, engine: Engine) -> None:
     pool = HandPool(engine, here())
     engine.enqueue([command(max_attempts=1)])
     pool.fail(pool.claim_one())
-    done = covey("status", "--json")
+    done = covey("status", "--check", "--json")
     assert (done.code, done.err, done.json["health"]) == (1, "", "warning")
     assert done.json["findings"] == [{"level": "warning", "text": "1 dead letter", "advice": "`covey dlq list`"}]
     assert done.json["notes"] == ["1 dead letter; `covey dlq list`"]

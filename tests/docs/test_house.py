@@ -25,7 +25,7 @@ LONG: set[str] = {
     "store/sqlite/database.py",
 }
 # Names that still mean two things, each in two rooms; fewer is better.
-TWICE = {"Answer", "Done", "Group", "Host", "Node", "Output", "Page", "Plan"}
+TWICE = {"Call", "Calls", "Answer", "Done", "Group", "Host", "Node", "Output", "Page", "Plan"}
 TWICE |= {"QueueRules", "Ready", "Session", "Shown", "Source", "Taken"}
 SEAMS = {Source: 18, Client: 45}
 
