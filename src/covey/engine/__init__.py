@@ -26,8 +26,10 @@ sealing        a sealed queue
 spawns         what a success asks for besides its result
 tokens         tokens
 trees          what the ends of one transaction mean for the families of those that ended
-turn           turns of pools, and waiting for the next
+turn           turns of pools
+turn_steps     one turn inside a transaction, step by step
 views          what can be seen of a queue
 tallies        how many jobs there are, without counting them
 why            why a job is where it is
+work_bell      how a pool waits for work
 """

@@ -34,6 +34,7 @@ from .spawns import Queues
 from .tokens import Tokens
 from .turn import Turns
 from .views import Views
+from .work_bell import WorkBell
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,8 +69,9 @@ class Engine:
         self.database_id: str = store.value("meta")
         reports = Reports(store, rng, self._add_queues)
         self._views = Views(store, clock)
-        self._turns = Turns(store, clock, rng, self.database_id, reports)
-        self._pools = Pools(store, clock, rng, reports)
+        self._bell = WorkBell(store)
+        self._turns = Turns(store, clock, rng, self.database_id, reports, self._bell)
+        self._pools = Pools(store, clock, rng, self.database_id, reports, self._bell)
         self._loans = Loans(store, clock, self._pools, self._turns)
         self._jobs = Jobs(store, clock, rng, self._views, self._add_queues)
         self._queues = QueueRules(store, clock)
@@ -78,15 +80,15 @@ class Engine:
         self._tokens = Tokens(store, clock)
         self._tie = self._callers.tie
 
-    register = _by("_turns", Turns.register)
     turn = _by("_turns", Turns.turn)
     turns = _by("_turns", Turns.turns)
-    beat = _by("_turns", Turns.beat)
-    pending_work = _by("_turns", Turns.pending_work)
-    wait = _by("_turns", Turns.wait)
-    wake = _by("_turns", Turns.wake)
-    while_waiting = _by("_turns", Turns.while_waiting)
+    wait = _by("_bell", WorkBell.wait)
+    wake = _by("_bell", WorkBell.wake)
+    while_waiting = _by("store", Store.while_waiting)
 
+    register = _by("_pools", Pools.register)
+    beat = _by("_pools", Pools.beat)
+    pending_work = _by("_pools", Pools.pending_work)
     pools = _by("_pools", Pools.pools)
     orphaned_pools = _by("_pools", Pools.orphaned_pools)
     reap = _by("_pools", Pools.reap)
@@ -289,7 +291,7 @@ class Engine:
         return key
 
     def close(self) -> None:
-        self._turns.close()
+        self._bell.close()
         self.store.dialect.close()
 
 

@@ -39,7 +39,7 @@ class Loans:
     def lend(self, info: PoolInfo) -> tuple[int, Claim] | None:
         """(pool, claim) of a new loan; None if there is nothing to be had."""
         kinds: tuple[Kind, ...] = info.kinds
-        pool = self._turns.register(info).pool
+        pool = self._pools.register(info).pool
         want = Capacity(queues=info.queues, places=dict.fromkeys(kinds, 1), limit=1)
         claims = self._turns.turn(Turn(pool=pool, database_id=self._turns.database_id, number=1, wants=[want])).claims
         if not claims:

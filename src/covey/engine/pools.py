@@ -1,37 +1,99 @@
-"""Pools as the others see them: who is lost, and what becomes of what it held."""
+"""Pools come, are seen to be alive, and go; what one leaves behind is handed back. What there is for them to do."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from random import Random
 
+from .. import settings as config
 from ..core.machine import Signal, decide
-from ..core.model import Child
-from ..core.turn import Held, LostPool
+from ..core.model import KINDS, Child
+from ..core.turn import Held, LostPool, PendingWork, PoolInfo, Registered
 from ..env import failpoint
 from ..errors import LeaseLost
 from ..store.store import Store
-from . import leftovers
+from . import leftovers, requests, sealing
 from .again import repeated
 from .duties.duty import BATCH
+from .queues import Lanes
 from .reports import Reports
 from .sealing import writing
 from .trees import Trees
+from .work_bell import WorkBell
 
 LOST = "its pool was lost"
 REAP_WAIT_S = 0.2  # a pool that waits for a lock takes no turns meanwhile
 # What a pool that was cut off in the middle has locked: free before its lease is over, so that nobody waits for it.
 STILL_S = 1.5
+MOST_READY = 1000  # how far the jobs of a lane are counted: more places than that nobody wakes for
 
 
 class Pools:
     """Pools come and go. What one leaves behind is handed back."""
 
-    def __init__(self, store: Store, clock: Callable[[], int], rng: Random, reports: Reports) -> None:
+    def __init__(
+        self, store: Store, clock: Callable[[], int], rng: Random, database_id: str, reports: Reports, bell: WorkBell
+    ) -> None:
         self._store = store
+        self._database_id = database_id
+        self._bell = bell
         self._clock = clock
         self._rng = rng
         self._reports = reports
+
+    def register(self, info: PoolInfo) -> Registered:
+        """The pool is known and may take turns; with a ticket once, however often it is asked, for an hour."""
+        pool, stored = self._register(info)
+        settings = config.effective(stored)
+        self._bell.set_pace(settings)
+        live = leftovers.directory(self._store)
+        leftovers.sweep(self._store, live)
+        return Registered(pool, self._database_id, settings, live)
+
+    @repeated
+    def _register(self, info: PoolInfo) -> tuple[int, dict[str, str]]:
+        with writing(self._store):
+            now = self._clock()
+            pool = None if info.ticket is None else requests.registered(self._store, info.ticket, now)
+            if pool is None:
+                pool = self._store.add_pool(info, now)
+                text = f"{info.name} (pid {info.pid} on {info.host})"
+                self._store.event("pool_started", now=now, pool=pool, text=text)
+                if info.ticket is not None:
+                    requests.register(self._store, info.ticket, pool)
+            settings = {key: value for key, value in self._store.ask("config") if key in config.SETTINGS}
+            failpoint("register.before_commit")
+        return pool, settings
+
+    @repeated
+    def beat(self, pools: Sequence[int]) -> set[int]:
+        """These pools are alive as of now, whatever their turns. Those among them that were given up meanwhile."""
+        if not pools:
+            return set()
+        with self._store.transaction(marked=False, still_s=STILL_S):  # to beat twice harms nobody
+            (_, _, sealed), *_ = self._store.ask("meta")
+            sealing.refuse(sealed)
+            alive = self._store.ask("beat_pools", pools=json.dumps(list(pools)), now=self._clock())
+            failpoint("beat.before_commit")
+        return set(pools) - {row[0] for row in alive}
+
+    def pending_work(self) -> PendingWork:
+        """What there is to do for pools, without looking at more than a thousand jobs of a lane. Reads only."""
+        now = self._clock()
+        lanes = Lanes(self._store, now, has_rules=True)
+        counted = self._store.ready_counts(KINDS, MOST_READY)
+        ready = [(queue, kind, lanes.bounded(queue, kind, waiting)) for queue, kind, waiting in counted]
+        cancels: dict[int, set[tuple[int, int]]] = {}
+        for pool, id, fence in self._store.ask("stopping"):
+            cancels.setdefault(pool, set()).add((id, fence))
+        return PendingWork(
+            ready=[each for each in ready if each[2]],
+            stops={row[0] for row in self._store.ask("asked_to_stop")},
+            cancels=cancels,
+            due_at=self._store.instants().next_at,
+            now=now,
+        )
 
     def pools(self) -> list[LostPool]:
         return self._store.pools()

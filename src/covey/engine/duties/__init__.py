@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from random import Random
 
+from ...core import clocks
 from ...store.store import Store
 from . import collect_cache, count_jobs, forget_requests, heal_flights, heal_trees, prune, resume_queues
 from .duty import PERIOD as PERIOD
@@ -28,6 +29,20 @@ ALL = (
     resume_queues.DUTY,
     count_jobs.DUTY,
 )
+
+
+class Housekeeping:
+    """Of one engine: when it looks next whether duties are to be done."""
+
+    def __init__(self) -> None:
+        self._at = 0
+
+    def is_due(self, now: int) -> bool:
+        return not clocks.is_awaited(self._at, now, PERIOD)
+
+    def do(self, store: Store, now: int, rng: Random) -> None:
+        more = do(store, now, rng)
+        self._at = now if more else now + PERIOD
 
 
 def do(store: Store, now: int, rng: Random) -> bool:
