@@ -243,6 +243,7 @@ EXAMPLES: dict[str, Make] = {
     "all_events": _plain("/v1/events"),
     "stream": lambda house, queue: ("/v1/stream", f"?job={house.jobs[queue][0]}"),
     "status": _plain("/v1/status"),
+    "metrics": _plain("/metrics"),
     "queues": _plain("/v1/queues"),
     "set_queue": lambda house, queue: (f"/v1/queues/{queue}", "", {"concurrency": 3}),
     "pause": lambda house, queue: (f"/v1/queues/{queue}/pause", "", {}),

@@ -62,7 +62,13 @@ def paths(house: House) -> list[str]:
 
 
 def test_every_page_opens_and_none_has_a_script_or_a_style_of_its_own(house: House) -> None:
-    for path in [*paths(house), "/workers?tab=start", "/workers?tab=events", "/do/cancel?all=yes&state=pending"]:
+    for path in [
+        *paths(house),
+        "/workers?tab=start",
+        "/workers?tab=gantt",
+        "/workers?tab=events",
+        "/do/cancel?all=yes&state=pending",
+    ]:
         said = page(house, path)
         text = said.body.decode()
         assert said.status == 200, (path, text)

@@ -169,6 +169,7 @@ _table = (
               "Changes as server-sent events: of these jobs until they have ended, or of the whole queue.",
               query=bodies.StreamQuery, gives=str, stream=True, looks=True),
     _endpoint("status", "GET /v1/status", "read", "The queue at a glance.", gives=Status, scoped=False, looks=True),
+    _endpoint("metrics", "GET /metrics", "read", "What is measured, as Prometheus reads it.", gives=str, looks=True),
     _endpoint("queues", "GET /v1/queues", "read", "All queues.", gives=list[QueueView], looks=True),
     _endpoint("set_queue", "PATCH /v1/queues/{queue}", "admin", "How the queue is worked from now on.",
               takes=bodies.QueueRules),

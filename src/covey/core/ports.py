@@ -331,6 +331,10 @@ class Backend(Client, Source, Protocol):
         """The queues as they are now, with what was counted before."""
         ...
 
+    def oldest(self) -> dict[str, tuple[int | None, int | None]]:
+        """Of each queue since when the oldest job waits that could run, and since when the oldest run lasts."""
+        ...
+
     def samples(self, since: int) -> list[Sample]:
         """How each queue stood minute by minute, from the minute ``since`` on."""
         ...

@@ -135,6 +135,7 @@ class Engine:
     counts = _by("_views", Views.counts)
     counted_queues = _by("_views", Views.counted_queues)
     moment = _by("_views", Views.moment)
+    oldest = _by("_views", Views.oldest)
     samples = _by("_views", Views.samples)
     ever_ended = _by("_views", Views.ever_ended)
     latest_runs = _by("_views", Views.latest_runs)

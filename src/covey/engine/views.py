@@ -246,6 +246,12 @@ class Views:
         with self._store.snapshot():
             return self._counts()
 
+    def oldest(self) -> dict[str, tuple[int | None, int | None]]:
+        """Of each queue since when the oldest job waits that could run, and since when the oldest run lasts."""
+        waiting: dict[str, int | None] = dict(self._store.ask("oldest_ready"))
+        running: dict[str, int | None] = dict(self._store.ask("oldest_runs"))
+        return {name: (waiting.get(name), running.get(name)) for name in waiting.keys() | running.keys()}
+
     def samples(self, since: int) -> list[Sample]:
         """How each queue stood minute by minute, from the minute ``since`` on."""
         return tallies.samples(self._store, since)

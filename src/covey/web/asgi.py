@@ -21,7 +21,7 @@ from .engine_threads import EngineThreads, Open
 from .notifier import Notifier
 from .openapi import document, page
 from .readers import Readers
-from .request import Disconnected, HttpError, Receive, Request, Scope, Send, failed, route, written
+from .request import Disconnected, HttpError, Plain, Receive, Request, Scope, Send, failed, route, written
 from .sessions import Sessions
 from .stream import Streams
 from .turn_batcher import TurnBatcher
@@ -166,7 +166,7 @@ class App:
 
     async def _send(self, send: Send, request: Request, status: int, value: Any, more: list[tuple[str, str]]) -> None:
         if isinstance(value, str):
-            body, kind = value.encode(), "text/html; charset=utf-8"
+            body, kind = value.encode(), value.kind if isinstance(value, Plain) else "text/html; charset=utf-8"
         else:
             body, kind = written(value, request.speaks)
         headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode()), *SAFETY]

@@ -29,6 +29,12 @@ MAX_JSON_TURN = 16 << 20  # of msgpack, which pools speak, the length of a list 
 DROPPED = 1 << 20  # bytes of a body that nobody wants which are read all the same, so that the answer arrives
 
 
+class Plain(str):
+    """An answer as it is, which is no page."""
+
+    kind = "text/plain; version=0.0.4; charset=utf-8"
+
+
 class Disconnected(Exception):
     """Who asked has hung up."""
 

@@ -11,6 +11,7 @@ edit           covey edit
 enqueue        covey enqueue
 list           covey list
 logs           covey logs
+metrics        covey metrics
 queue          covey queue
 remove         covey remove
 retry          covey retry
@@ -59,6 +60,7 @@ VERBS: Table = {
     "config": ("", "Settings of this queue."),
     "db": ("", "Look after the database."),
     "server": ("server", "Serve the queue over HTTP: workers in containers, on other hosts."),
+    "metrics": ("metrics", "Print what Prometheus reads."),
     "ui": ("ui", "Open the dashboard in a browser."),
     "doctor": ("doctor", "Check the installation and the queue."),
     "demo": ("demo", "See it work: a small queue from start to end."),

@@ -129,3 +129,14 @@ from {jobs} j join {queues} q on q.name = j.queue where j.id = :id
 
 -- name: orphans
 select count(*) from {jobs} where pool is not null and pool not in (select id from {pools})
+
+-- name: oldest_ready
+-- Of each queue among those that are next in it: of a million it is not worth looking at each.
+select q.name, (
+    select min(updated_at) from (
+        select updated_at from {jobs} where state = 'pending' and queue = q.name order by kind, priority desc, seq, id limit 1000
+    ) as next
+) from {queues} q
+
+-- name: oldest_runs
+select queue, min(claimed_at) from {jobs} where pool is not null and state = 'processing' group by queue

@@ -5,6 +5,7 @@ jobs    enqueued, found, read, changed
 pools   register, take turns, wait, leave; what is known of pools
 queues  how queues are worked; settings
 loans   one job at a time, for workers in any language
+metrics  what Prometheus asks for
 health  how the server is
 """
 
@@ -24,7 +25,7 @@ from ..engine_threads import EngineThreads
 from ..notifier import FEW, Notifier
 from ..readers import Readers
 from ..turn_batcher import TurnBatcher
-from . import jobs, pools, queues
+from . import jobs, metrics, pools, queues
 from .call import ApiCall, Verb, check_jobs, check_queues
 from .loans import Lending
 
@@ -77,4 +78,4 @@ def _server(engine: Backend, call: ApiCall) -> bodies.ServerInfo:
     return bodies.ServerInfo(engine.database_id, __version__, wire.PROTOCOL, os.getpid(), engine.clock())
 
 
-VERBS: dict[str, Verb] = {"server": _server, **jobs.VERBS, **pools.VERBS, **queues.VERBS}
+VERBS: dict[str, Verb] = {"server": _server, "metrics": metrics.metrics, **jobs.VERBS, **pools.VERBS, **queues.VERBS}

@@ -15,6 +15,7 @@ queue     one queue: its counts, its rules, who serves it
 workers   pools, their workers, what each runs; how they started
 errors    what goes wrong, grouped: jobs that died or failed of the same, whatever their numbers are
 dead      dead letters: jobs that were given up, and wait for somebody to decide
+metrics   how it went: jobs per minute, what waits, how long tasks wait and run
 system    the queue's own matters: where it is, its settings, who may come in
 login     the door: with a token, or with a link that lets in once; and what is said when a page cannot be shown
 again     a job as the object and the command line that would make it once more; what is secret stays out of both
@@ -22,4 +23,5 @@ output    what a program wrote for a terminal, as markup: its colours stay, what
 parts     what pages are made of: states, times, numbers, tables, buttons
 html      text that is markup already, and functions that make it. Everything else is escaped: a page cannot forget to
 assets    files that pages load: a name with a hash of what is in it, kept by browsers for ever, packed once
+charts    charts, drawn by the server: they need no script, and a table beside them says the same in numbers
 """

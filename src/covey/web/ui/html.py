@@ -16,7 +16,7 @@ class Html(str):
 Content: TypeAlias = "str | int | float | Iterable[Content] | None"
 Attribute = str | int | float | bool | None
 
-_VOID = frozenset({"input", "meta", "link", "br", "hr", "rect", "line", "path", "circle", "polyline"})
+_VOID = frozenset({"br", "hr", "input", "line", "link", "meta", "path", "polyline"})
 
 
 def markup(content: Content) -> Html:

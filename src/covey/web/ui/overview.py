@@ -28,10 +28,22 @@ def show(visit: Visit) -> Shown:
             findings(status),
             tiles(visit, status.counts, status.oldest_pending_s),
             block("Queues", _queues(visit, status.queues), key="queues"),
+            _rate(visit),
             block("Pools", pool_lines(visit, pools), key="pools", aside=a("all workers", href=visit.url("workers"))),
             block("Lately", event_list(visit, events), key="events"),
         ],
         head=h1("Overview ", badge(status.health, {"fine": "good", "warning": "warn", "broken": "bad"}[status.health])),
+    )
+
+
+def _rate(visit: Visit) -> Content:
+    """Jobs per minute in the last hour, once three minutes of it are known."""
+    from .metrics import MINUTE, charts
+
+    return (
+        charts(visit.engine.samples(visit.now // MINUTE - 60))[:1]
+        if visit.engine.samples(visit.now // MINUTE - 4)
+        else None
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import NotFound
-from . import dead, errors, job, jobs, overview, queue, queues, system, tree, trees, workers
+from . import dead, errors, job, jobs, metrics, overview, queue, queues, system, tree, trees, workers
 from .page import Page
 
 PAGES: tuple[Page, ...] = (
@@ -19,6 +19,7 @@ PAGES: tuple[Page, ...] = (
     workers.PAGE,
     errors.PAGE,
     dead.PAGE,
+    metrics.PAGE,
     system.PAGE,
 )
 _PARTS = [(page.path.split("/") if page.path else [], page) for page in PAGES]

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from ...core.bodies import PoolEventsQuery
 from ...core.view import Event, PoolView, WorkerView
-from .html import Content, Html, div, g, p, rect, span, svg, svg_title, text
+from .charts import gantt
+from .html import Content, Html, div, p, span, strong
 from .overview import event_list
 from .page import Page, Shown
 from .parts import (
@@ -48,6 +49,7 @@ def show(visit: Visit) -> Shown:
     tab = visit.query.get("tab", "")
     items = [
         ("now", visit.url("workers"), not tab),
+        ("what ran", visit.url("workers", tab="gantt"), tab == "gantt"),
         ("start-up", visit.url("workers", tab="start"), tab == "start"),
         ("events", visit.url("workers", tab="events"), tab == "events"),
     ]
@@ -55,6 +57,8 @@ def show(visit: Visit) -> Shown:
     if tab == "events":
         events: list[Event] = visit.ask("pool_events", query=PoolEventsQuery(limit=EVENTS))
         parts.append(block("What happened to pools and workers", event_list(visit, events), key="events"))
+    elif tab == "gantt":
+        parts += _gantt(visit)
     elif not pools:
         parts.append(empty("No worker runs. ", command_line("covey worker start")))
     elif tab == "start":
@@ -114,7 +118,6 @@ def _worker(visit: Visit, worker: WorkerView) -> list[Content]:
 # ── how they started ────────────────────────────────────────────────────────────────────────────────────────────────
 
 BEGINS, ENDS = {"starting": "asked", "registered": "loaded", "ready": "ready"}, "ready"
-WIDTH, ROW = 640, 22
 
 
 def _start(visit: Visit, pool: PoolView) -> Content:
@@ -144,36 +147,57 @@ def _start(visit: Visit, pool: PoolView) -> Content:
 
 def _bars(bars: Sequence[tuple[str, dict[str, float]]], first: float, took: float) -> Html:
     rows = []
-    scale = (WIDTH - 130) / took
-    for place, (name, seen) in enumerate(bars[:200]):
-        y = place * ROW
+    for name, seen in bars[:200]:
         begin, there, end = seen["starting"], seen.get("registered"), seen.get(ENDS)
         until = end or there or begin
         middle = there or until
         words = f"{name}: ready after {span_of(until - begin)}" if end else f"{name}: not ready"
-        rows.append(
-            g(
-                svg_title(words),
-                text(name, x=0, y=y + 15),
-                rect(
-                    x=f"{120 + (begin - first) * scale:.1f}",
-                    y=y + 4,
-                    width=f"{max(1.0, (middle - begin) * scale):.1f}",
-                    height=ROW - 8,
-                    class_="bar wait",
-                ),
-                rect(
-                    x=f"{120 + (middle - first) * scale:.1f}",
-                    y=y + 4,
-                    width=f"{max(1.0, (until - middle) * scale):.1f}",
-                    height=ROW - 8,
-                    class_="bar run",
-                ),
-            )
-        )
-    label = f"start of {count(len(bars), 'worker')}"
-    picture = svg(rows, viewBox=f"0 0 {WIDTH} {len(rows) * ROW}", class_="chart", role="img", aria_label=label)
-    return div(picture, class_="scroll", tabindex=0, role="region", aria_label=label)
+        rows.append((name, [(begin, middle, "wait", words), (middle, until, "run", words)]))
+    return gantt(f"start of {count(len(bars), 'worker')}", rows, first, first + took)
+
+
+# ── what they did ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+BACK = {"1m": 60, "5m": 300, "15m": 900}
+
+
+def _gantt(visit: Visit) -> list[Content]:
+    """A row for each worker that ran anything, and how many worked at a time."""
+    way = visit.query.get("for", "5m")
+    back = BACK.get(way, 300)
+    last = visit.now / 1e6
+    first = last - back
+    runs = visit.engine.latest_runs(int(first * 1e6))
+    items = [(name, visit.url("workers", tab="gantt", for_=name), name == way) for name in BACK]
+    chosen = div(tabs(items, label="how far back"), data_key="back")
+    holders = {
+        worker.job_id: (worker.name, pool.name)
+        for pool in visit.ask("pool_views")
+        for worker in pool.workers
+        if worker.job_id
+    }
+    rows: dict[str, list[tuple[float, float, str, str]]] = {}
+    busy = waited = 0.0
+    for run in runs:
+        worker, pool = (run.worker, run.pool) if run.end is not None else holders.get(run.job, (run.worker, run.pool))
+        begin, end = run.begin / 1e6, (run.end or visit.now) / 1e6
+        tone = {"completed": "good", "processing": "run", "dead": "bad", "failed": "warn"}.get(run.state, "off")
+        what = f"job {run.job} {run.task}: {span_of(max(0.0, end - begin))}, {run.state}"
+        rows.setdefault(" ".join(filter(None, (pool, worker))) or "?", []).append((begin, end, tone, what))
+        busy += max(0.0, end - max(begin, first))
+        waited += max(0.0, begin - run.ready / 1e6)
+    if not rows:
+        return [chosen, empty("Nothing ran in that time.")]
+    spans = [(begin, end) for some in rows.values() for begin, end, *_ in some]
+    began = max(first, min(begin for begin, _ in spans))
+    took = max(0.001, max(end for _, end in spans) - began)
+    said = p(
+        strong(f"{busy / took:.1f} of {len(rows)} workers busy"),
+        f" on average over {span_of(took)}: {count(len(runs), 'run')}, ",
+        f"{span_of(busy)} of work, which had waited {span_of(waited / len(runs))} on average.",
+        data_key="said",
+    )
+    return [chosen, said, div(gantt("what workers ran", sorted(rows.items())[:100], first, last), data_key="gantt")]
 
 
 PAGE = Page(path="workers", show=show, needs="pool_views", name="Workers", key="w")
