@@ -273,7 +273,7 @@ GOOD = Definition(name="n", when=When(every=60.0), job={"command": "true"})
     ("change", "wrong"),
     [
         ({"name": ""}, "1 to 200 printable"),
-        ({"name": "a/b"}, "no '/'"),
+        ({"name": "a/b"}, "part of an address"),
         ({"name": "a\nb"}, "printable"),
         ({"when": When()}, "one of cron, every and at, not none"),
         ({"when": When(every=5.0, at=(1,))}, "not every and at"),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import psycopg
 
 from covey.core.model import Claim
+from covey.core.schedule_views import ScheduleBody
 from covey.core.turn import Caller, Capacity, Turn
 from covey.engine import db_copy
 from covey.engine.engine import Engine
@@ -24,6 +26,7 @@ TABLES = (
     *("meta", "config", "queues", "tokens", "jobs", "payloads", "results", "attempts", "edges", "events"),
     *("pools", "workers", "requests", "staged", "callers"),
     *("cache_records", "flights", "followers"),
+    *("schedules", "ticks"),
 )
 # Given anew at every try: numbers (PostgreSQL leaves gaps), instants, chance.
 VOLATILE = {
@@ -38,6 +41,8 @@ VOLATILE = {
     "digest",
     "database_id",
     "text",
+    "schedule_id",
+    "last_job",
 }
 PROBE = "probe"
 FOREVER = 1 << 60
@@ -345,6 +350,50 @@ def vacuum(place: Place, _: object) -> None:
     place.open().store.dialect.upkeep.vacuum()
 
 
+# ── schedules ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def due(place: Place) -> int:
+    """A pool without a job, and a schedule with a tick that is not decided: the beginning of this year."""
+    at = datetime.now(UTC).replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0)
+    micros = int(at.timestamp()) * 1_000_000
+    engine = place.open()
+    engine.put_schedule("s", BODY)
+    with engine.store.transaction():
+        engine.store.raw("update {schedules} set next_at = :at, fire_at = :at", at=micros)
+        engine.store.raw("update {schedules} set spec = :spec", spec=f'{{"at":[{micros},{FOREVER}]}}')
+    return HandPool(engine).id
+
+
+def fire(place: Place, pool: int) -> None:
+    """The pool's next turn."""
+    engine = place.open()
+    last = engine.store.look_at_pools([pool])[pool].turn_no
+    engine.turn(Turn(pool=pool, database_id=engine.database_id, number=last + 1))
+
+
+def put(place: Place, _: object = None) -> None:
+    place.open().put_schedule("s", BODY)
+
+
+def run_by_hand(place: Place, _: object) -> None:
+    engine = place.open()
+    engine._schedules._clock = lambda: 1_800_000_000_000_000  # its tick is the instant
+    if not engine.ticks("s"):  # to run it twice is to run it twice
+        engine.run_schedule("s")
+
+
+def paused(place: Place) -> None:
+    put(place)
+    place.open().pause_schedule("s", reason="because")
+
+
+def fill(place: Place, _: object) -> None:
+    place.open().backfill_schedule("s", "2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z")
+
+
+BODY = ScheduleBody(job={"command": "true"}, at=["2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"], window="366d")
+FIRE = Scene(due, fire)
 CHANGE = Scene(jobs, cancel_two)
 TURN = Scene(working, take_turn)
 ENQUEUE = Scene(an_empty_queue, enqueue_two)
@@ -378,6 +427,15 @@ SCENES = {
     "turn.after_claim": TURN,
     "turn.before_commit": TURN,
     "turn.after_commit": TURN,
+    "schedule.before_tick": FIRE,
+    "schedule.after_job": FIRE,
+    "schedule.before_commit": FIRE,
+    "schedule.putting": Scene(an_empty_queue, put),
+    "schedule.removing": Scene(put, lambda place, _: place.open().remove_schedule("s")),
+    "schedule.pausing": Scene(put, lambda place, _: place.open().pause_schedule("s", reason="because")),
+    "schedule.resuming": Scene(paused, lambda place, _: place.open().resume_schedule("s")),
+    "schedule.running": Scene(put, run_by_hand),
+    "schedule.filling": Scene(put, fill),
     "present.before_commit": Scene(tied, still_here),
     "untie.before_commit": Scene(tied, let_go),
     "abandon.before_commit": Scene(tied, abandon),

@@ -16,6 +16,8 @@ objects    a job as a JSON object
 options    each option of a job, once: its names, what it may be, where it is kept, what holds where nothing is said
 ports      the second seam
 retry      when a failed job is tried again
+schedule_rows   schedules and ticks as their tables have them
+schedule_views  schedules as they are said and shown
 schedules  which instants a schedule names, what is decided of each
 specs      from what a caller asked for to a Spec; what several options mean together
 times      times as people write them: `90s`, `2h`, `2031-05-01T09:00:00+02:00`

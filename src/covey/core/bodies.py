@@ -280,6 +280,43 @@ class StreamQuery(Said):
     job: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(max_length=100)] = ()
 
 
+class TicksQuery(Said):
+    limit: Limit = 20
+
+
+class NextQuery(Said):
+    n: Annotated[int, Meta(ge=1, le=1000)] = 5
+
+
+class RemoveScheduleQuery(Said):
+    cancel_jobs: bool = False
+
+
+class PauseSchedule(Said):
+    reason: str | None = None
+    for_s: Annotated[float, Meta(ge=0, lt=1e10)] | None = None
+    by: str | None = None  # a server knows that better
+
+
+class ResumeSchedule(Said):
+    catch_up: bool = False  # ticks meanwhile were missed
+
+
+class RunSchedule(Said):
+    overlap: str | None = None
+
+
+class Backfill(Said):
+    start: str  # RFC 3339 with a zone
+    end: str
+    limit: Limit = 500
+    dry_run: bool = False
+
+
+class CancelledCount(Struct, frozen=True):
+    cancelled: int
+
+
 class Pause(Said):
     for_s: Annotated[float, Meta(ge=0, lt=1e10)] | None = None
 

@@ -7,7 +7,6 @@ first time only. Any other follows the time that passes: what does not exist is 
 
 from __future__ import annotations
 
-import calendar
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -121,7 +120,7 @@ class Cron(Struct, frozen=True):
             return True
         if not (self.last_day or self.last_weekday):
             return False
-        last = calendar.monthrange(day.year, day.month)[1]
+        last = _last_of(day)
         if self.last_day and day.day == last:
             return True
         of_week = day.replace(day=last).weekday()
@@ -133,11 +132,16 @@ class Cron(Struct, frozen=True):
             return True
         if not self.nth:
             return False
-        last = calendar.monthrange(day.year, day.month)[1]
+        last = _last_of(day)
         return (of_week, (day.day + 6) // 7) in self.nth or ((of_week, -1) in self.nth and day.day + 7 > last)
 
 
 _LATEST = (datetime(_LAST_YEAR, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+
+
+def _last_of(day: date) -> int:
+    """The number of the last day of its month."""
+    return (day.replace(day=28) + 4 * _DAY).replace(day=1).toordinal() - day.replace(day=1).toordinal()
 
 
 def _whole(at: datetime) -> datetime:
@@ -267,6 +271,10 @@ def _wrong(field: int, word: str, text: str) -> InvalidInput:
 # ── in words ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _WEEK = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+_YEAR = (
+    *("", "January", "February", "March", "April", "May", "June", "July", "August", "September", "October"),
+    *("November", "December"),
+)
 _NTH = {-1: "last", 1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 
 
@@ -274,7 +282,7 @@ def words(cron: Cron) -> str:
     """`at 02:30 on Monday to Friday`."""
     day, month = _day_words(cron), ""
     if len(cron.months) < 12:
-        month = f" in {_listed(sorted(cron.months), [calendar.month_name[n] for n in range(13)])}"
+        month = f" in {_listed(sorted(cron.months), _YEAR)}"
     return f"{_time_words(cron)}{day}{month}"
 
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from .. import errors
 from . import bodies
 from .model import Child, Enqueued
+from .schedule_views import NextTick, ScheduleBody, ScheduleView, TickView
 from .tokens import Role
 from .turn import LostPool, PoolInfo, Registered, Tie, Turn
 from .view import (
@@ -182,6 +183,27 @@ _table = (
               query=bodies.PoolEventsQuery, gives=list[Event], scoped=False, looks=True),
     _endpoint("stop_pools", "POST /v1/pools/stop", "admin", "These pools finish what they run and leave.",
               takes=bodies.StopPools, scoped=False, repeatable=True),
+    # Schedules.
+    _endpoint("schedules", "GET /v1/schedules", "read", "All schedules, by name.", gives=list[ScheduleView],
+              looks=True),
+    _endpoint("schedule", "GET /v1/schedules/{name}", "read", "One schedule.", gives=ScheduleView),
+    _endpoint("put_schedule", "PUT /v1/schedules/{name}", "client", "It is as described from now on.",
+              takes=ScheduleBody, gives=ScheduleView),
+    _endpoint("remove_schedule", "DELETE /v1/schedules/{name}", "client", "It is gone, with its ticks.",
+              query=bodies.RemoveScheduleQuery, gives=bodies.CancelledCount, repeatable=False),
+    _endpoint("ticks", "GET /v1/schedules/{name}/ticks", "read", "What was decided of its last ticks, newest first.",
+              query=bodies.TicksQuery, gives=list[TickView]),
+    _endpoint("next_ticks", "GET /v1/schedules/{name}/next", "read", "Its next ticks.",
+              query=bodies.NextQuery, gives=list[NextTick]),
+    _endpoint("pause_schedule", "POST /v1/schedules/{name}/pause", "client", "Nothing more of it is fired.",
+              takes=bodies.PauseSchedule, gives=ScheduleView, repeatable=True),
+    _endpoint("resume_schedule", "POST /v1/schedules/{name}/resume", "client", "It goes on.",
+              takes=bodies.ResumeSchedule, gives=ScheduleView, repeatable=True),
+    _endpoint("run_schedule", "POST /v1/schedules/{name}/run", "client", "It has a job now, besides its ticks.",
+              takes=bodies.RunSchedule, gives=TickView),
+    _endpoint("backfill_schedule", "POST /v1/schedules/{name}/backfill", "client",
+              "Every tick of a span has a job, but those that have one.",
+              takes=bodies.Backfill, gives=list[TickView], repeatable=True),
     _endpoint("settings", "GET /v1/config", "read", "Every setting, and what is stored of them.",
               gives=bodies.Settings),
     _endpoint("set_setting", "PUT /v1/config/{name}", "admin", "The setting holds from now on.",

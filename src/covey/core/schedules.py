@@ -5,8 +5,6 @@ A tick is an instant that a schedule names, before jitter. It is decided once: o
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import tzinfo
 from functools import lru_cache
@@ -62,6 +60,9 @@ class Definition(Struct, frozen=True, kw_only=True):
     @property
     def digest(self) -> str:
         """The same for the same words, whoever says them."""
+        import hashlib
+        import json
+
         from msgspec import to_builtins
 
         plain = json.dumps(to_builtins(self), sort_keys=True, separators=(",", ":"))
@@ -147,6 +148,8 @@ def fires_at(row: ScheduleRow | Definition, tick: int | None) -> int | None:
     """When a tick is to be decided: later by its jitter, which is its own for ever."""
     if tick is None or not row.jitter_s:
         return tick
+    import hashlib  # takes longer than all else here, and few need it
+
     dice = int.from_bytes(hashlib.blake2b(f"{row.name} {tick}".encode(), digest_size=8).digest())
     return tick + dice % round(row.jitter_s * SECOND)
 
@@ -203,6 +206,13 @@ def plan_run(row: ScheduleRow, tick: int, runs: Iterable[Run], overlap: Overlap 
     return _Family(overlap or row.overlap, False, runs).decide(tick, False)
 
 
+def unpaused(row: ScheduleRow, paused_until: int, zones: Zones) -> tuple[Decision | None, int | None]:
+    """What becomes of the ticks during a pause, and the first one after it."""
+    if row.next_at is None or row.next_at > paused_until:
+        return None, row.next_at
+    return Decision(row.next_at, "skipped", "paused", until=paused_until + 1), next_tick(row, paused_until, zones)
+
+
 def _miss(decisions: list[Decision], tick: int, why: str) -> None:
     """Missed ones in a row have one row: the first, and until when."""
     last = decisions[-1] if decisions else None
@@ -247,9 +257,10 @@ def check(definition: Definition, zones: Zones) -> None:
     name, when = definition.name, definition.when
     _check_name(name)
     _check_when(name, when, zones)
-    for word, known, what in ((definition.catch_up, CATCH_UP, "catch_up"), (definition.overlap, OVERLAP, "overlap")):
-        if word not in known:
-            raise InvalidInput(f"schedule {name!r}: {what} {word!r}; write {', '.join(known[:-1])} or {known[-1]}")
+    if definition.catch_up not in CATCH_UP:
+        raise wrong_word(name, "catch_up", definition.catch_up, CATCH_UP)
+    if definition.overlap not in OVERLAP:
+        raise wrong_word(name, "overlap", definition.overlap, OVERLAP)
     if definition.catch_up == "all" and definition.overlap in ("skip", "cancel"):
         raise InvalidInput(
             f"schedule {name!r}: catch-up 'all' with overlap {definition.overlap!r} would fire many and run one; "
@@ -265,11 +276,15 @@ def check(definition: Definition, zones: Zones) -> None:
             _check_number(name, what, at, 0, LATEST)
 
 
+def wrong_word(name: str, what: str, word: str, known: Sequence[str]) -> InvalidInput:
+    return InvalidInput(f"schedule {name!r}: {what} {word!r}; write {', '.join(known[:-1])} or {known[-1]}")
+
+
 def _check_name(name: str) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable() or name != name.strip():
         raise InvalidInput(f"schedule {name!r}: a name is 1 to 200 printable characters, without spaces at its ends")
-    if "/" in name:
-        raise InvalidInput(f"schedule {name!r}: a name has no '/': it is part of an address")
+    if "/" in name or name in (".", ".."):
+        raise InvalidInput(f"schedule {name!r}: a name is part of an address: no '/', not '.' or '..'")
 
 
 def _check_when(name: str, when: When, zones: Zones) -> None:

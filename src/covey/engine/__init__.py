@@ -22,8 +22,10 @@ queues         rules of queues, set and obeyed
 reopen         a person wants an ended job after all
 reports        what turns report, and what their pools no longer have
 requests       enqueues and registrations with a name of their own
+schedules      schedules as people change and see them
 sealing        a sealed queue
 spawns         what a success asks for besides its result
+ticks          the fire: what is due is decided inside a turn
 tokens         tokens
 trees          what the ends of one transaction mean for the families of those that ended
 turn           turns of pools

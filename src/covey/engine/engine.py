@@ -29,8 +29,10 @@ from .loans import Loans
 from .pools import Pools
 from .queues import QueueRules
 from .reports import Reports
+from .schedules import Schedules
 from .sealing import refuse, writing
 from .spawns import Queues
+from .ticks import Ticks
 from .tokens import Tokens
 from .turn import Turns
 from .views import Views
@@ -70,7 +72,9 @@ class Engine:
         reports = Reports(store, rng, self._add_queues)
         self._views = Views(store, clock)
         self._bell = WorkBell(store)
-        self._turns = Turns(store, clock, rng, self.database_id, reports, self._bell)
+        ticks = Ticks(store, rng, self._add_queues)
+        self._schedules = Schedules(store, clock, rng, ticks)
+        self._turns = Turns(store, clock, rng, self.database_id, reports, self._bell, ticks)
         self._pools = Pools(store, clock, rng, self.database_id, reports, self._bell)
         self._loans = Loans(store, clock, self._pools, self._turns)
         self._jobs = Jobs(store, clock, rng, self._views, self._add_queues)
@@ -150,6 +154,17 @@ class Engine:
     still_here = _by("_callers", Callers.still_here)
     let_go = _by("_callers", Callers.let_go)
     abandon = _by("_callers", Callers.abandon)
+
+    put_schedule = _by("_schedules", Schedules.put_schedule)
+    schedule = _by("_schedules", Schedules.schedule)
+    schedules = _by("_schedules", Schedules.schedules)
+    ticks = _by("_schedules", Schedules.ticks)
+    next_ticks = _by("_schedules", Schedules.next_ticks)
+    pause_schedule = _by("_schedules", Schedules.pause_schedule)
+    resume_schedule = _by("_schedules", Schedules.resume_schedule)
+    run_schedule = _by("_schedules", Schedules.run_schedule)
+    backfill_schedule = _by("_schedules", Schedules.backfill_schedule)
+    remove_schedule = _by("_schedules", Schedules.remove_schedule)
 
     create_token = _by("_tokens", Tokens.create_token)
     tokens = _by("_tokens", Tokens.tokens)

@@ -20,6 +20,7 @@ from .claims import Claims, most_of
 from .pools import STILL_S
 from .reports import Reports, plain_only
 from .sealing import writing
+from .ticks import Ticks
 from .trees import Trees
 from .turn_steps import Common, TurnSteps, is_drained, is_idle
 from .work_bell import WorkBell
@@ -44,6 +45,7 @@ class Turns:
         database_id: str,
         reports: Reports,
         bell: WorkBell,
+        ticks: Ticks,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -51,6 +53,7 @@ class Turns:
         self.database_id = database_id
         self._reports = reports
         self._bell = bell
+        self._ticks = ticks
         self._housekeeping = duties.Housekeeping()
         self._usual_until = 0
 
@@ -169,7 +172,9 @@ class Turns:
         return [answer for answer in answers.values() if answer is not None]
 
     def _steps(self, turn: Turn, state: TurnState, unknown: Sequence[Held], common: Common) -> TurnSteps:
-        return TurnSteps(turn, state, unknown, common, self.store, self.rng, self._reports, self._housekeeping)
+        return TurnSteps(
+            turn, state, unknown, common, self.store, self.rng, self._reports, self._housekeeping, self._ticks
+        )
 
     def _lock_reported(self, turns: Sequence[Turn], unknown: Mapping[int, Sequence[Held]]) -> None:
         """The families of everything that will be written about; of several turns also the jobs that have none.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from random import Random
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.model import ENDED
 from ..core.turn import Capacity, Held, Reply, Turn
@@ -17,6 +18,7 @@ from . import duties, flights
 from .claims import Claims
 from .duties.duty import BATCH
 from .reports import Reports
+from .ticks import BUSY, Ticks
 from .trees import Trees
 
 
@@ -40,9 +42,11 @@ class TurnSteps:
         rng: Random,
         reports: Reports,
         housekeeping: duties.Housekeeping,
+        ticks: Ticks,
     ) -> None:
         self.turn, self.state, self.unknown, self.common = turn, state, unknown, common
         self.store, self.rng, self.reports, self.housekeeping = store, rng, reports, housekeeping
+        self.ticks = ticks
         self.now = common.now
         self.trees = Trees(store, self.now, rng)
         self.reply = Reply([], [], [], stop=state.stop_requested_at is not None, now=self.now)
@@ -57,6 +61,7 @@ class TurnSteps:
         self.trees.settle()
         failpoint("turn.after_reports")
         self.promote()
+        self.fire()
         self.claim()
         failpoint("turn.after_claim")
         self.tell_cancels()
@@ -81,6 +86,18 @@ class TurnSteps:
         """Jobs whose hour has come are pending."""
         if self.due_at is not None and self.due_at <= self.now:
             self.promoted = len(self.store.ask("promote", now=self.now, limit=BATCH))
+
+    def fire(self) -> None:
+        """Ticks of schedules that have come are decided."""
+        common, fire_at = self.common, self.common.instants.fire_at
+        if fire_at is None or fire_at > self.now:
+            return
+        fired = self.ticks.fire(self.now)
+        if fired is None:
+            common.instants = replace(common.instants, fire_at=self.now + BUSY)
+            return
+        common.changed = True  # a run of an earlier tick may have been cancelled
+        self.promoted += fired + 1
 
     def claim(self) -> None:
         self.common.changed |= self.trees.changed

@@ -35,6 +35,7 @@ from ..core.view import (
 from ..errors import Refused, TooLarge, Unreachable
 from .messages import Unwritable, decode, encode, error_of, query_string, quoted
 from .polling import Poller
+from .schedules import RemoteSchedules
 from .transport import Answer, NotSent, Sockets, Transport
 
 ANSWER_S = 30.0  # how long a server may take over an ordinary request
@@ -47,7 +48,7 @@ FULL_S = 0.1  # a pool without a free place asks nobody for so long: mostly a pl
 Ref = str | int
 
 
-class Remote:
+class Remote(RemoteSchedules):
     """Everything that can be asked of one queue. Safe to share between threads; not across a fork."""
 
     is_served = True

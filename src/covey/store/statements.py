@@ -12,6 +12,7 @@ from functools import cache
 from importlib.resources import files
 
 from ..core.model import Claim, JobRow
+from ..core.schedule_rows import StoredSchedule
 from .job_rows import COLUMN_TYPES, LISTS
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
@@ -65,8 +66,11 @@ PARTS = {
     ),
     "instants": (
         "(select min(run_at) from {jobs} where {waits_for_its_hour}) as due_at,"
-        " (select min(tree_deadline_at) from {jobs} where {has_deadline}) as deadline_at"
+        " (select min(tree_deadline_at) from {jobs} where {has_deadline}) as deadline_at,"
+        " (select min(fire_at) from {schedules} where fire_at is not null) as fire_at"
     ),
+    "schedule": ", ".join(StoredSchedule.__struct_fields__),
+    "tick": "t.tick, t.at, t.decision, t.until, t.job_id, t.note, j.state",
     # of jobs
     "is_to_stop": "pool is not null and state = 'cancelled'",
     "waits_for_its_hour": "state in ('scheduled', 'failed')",

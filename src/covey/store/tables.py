@@ -37,13 +37,18 @@ TABLES = (
     Table("callers", ("job_id",)),
     Table("cache_records", ("key",), heavy=("parts", "result", "info", "stdout", "stderr", "outputs")),
     Table("followers", ("job_id",)),
+    Table("schedules", ("id",), heavy=("spec", "job")),
+    Table("ticks", ("schedule_id", "tick")),
     Table("events", ("id",), heavy=("text",)),
     Table("samples", ("minute", "queue")),
 )
 # What belongs to the place and not to the queue: its identity is set, nobody works (so no run has staged anything),
 # duties begin anew, and who sent a request there did so for that place.
-LEFT_OUT = frozenset({"meta", "pools", "workers", "duties", "receipts", "requests", "staged", "flights", "counted"})
-NUMBERED = ("jobs", "pools", "events", "tokens")  # their ids are never given twice, also not in the new place
+LEFT_OUT = frozenset(
+    {"meta", "pools", "workers", "duties", "receipts", "requests", "staged", "flights", "counted", "declarations"}
+)
+# Their ids are never given twice, also not in the new place.
+NUMBERED = ("jobs", "pools", "events", "tokens", "schedules")
 
 
 class Rows:

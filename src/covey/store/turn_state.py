@@ -13,6 +13,7 @@ class Instants(Struct, frozen=True):
 
     due_at: int | None  # a job may run
     deadline_at: int | None  # a tree's time is over
+    fire_at: int | None  # a schedule has a tick
 
     @property
     def next_at(self) -> int | None:

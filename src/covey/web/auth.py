@@ -29,6 +29,7 @@ class Identity(Struct, frozen=True):
     role: Role
     queues: tuple[str, ...] | None = None  # None: all
     token: int = 0  # its id; 0: came without one
+    name: str | None = None  # the token's
 
     def may_see(self, queue: str) -> bool:
         return self.queues is None or queue in self.queues
@@ -92,7 +93,7 @@ class Auth:
         row = self._rows.get(id)
         if row is None or tokens.state_of(row, self._at()) != "valid":
             return None
-        return Identity(row.role, row.queues, row.id)
+        return Identity(row.role, row.queues, row.id, row.name)
 
     async def name_of(self, id: int) -> str:
         """What that token is called."""
@@ -112,7 +113,7 @@ class Auth:
         verdict = tokens.verdict(row, secret, self._at())
         if verdict != "ok" or row is None:
             raise Unauthorized(_WORDS.get(verdict, _WORDS["wrong"]))
-        return Identity(row.role, row.queues, row.id)
+        return Identity(row.role, row.queues, row.id, row.name)
 
     def _at(self) -> int:
         return self._now + int((time.monotonic() - self._read_at) * 1e6)

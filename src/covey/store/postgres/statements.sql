@@ -294,3 +294,11 @@ from (select id, xmin from {jobs} where id > :cursor order by id limit :limit) a
 -- name: count_more
 -- differs because nobody waits for a row of another: everybody appends, and it is added up when it is read.
 insert into {counted} (queue, jobs) select queue, count(*) from {jobs} where id > :cursor and id <= :upto group by queue
+
+-- name: due_schedules
+-- differs because whoever takes turns beside us fires others meanwhile.
+{shared} for no key update skip locked
+
+-- name: lock_schedule
+-- differs because writers run beside each other.
+{shared} for no key update

@@ -7,6 +7,7 @@ queues  how queues are worked; settings
 loans   one job at a time, for workers in any language
 metrics  what Prometheus asks for
 health  how the server is
+schedules  schedules, as far as a token may see their jobs' queue
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ..engine_threads import EngineThreads
 from ..notifier import FEW, Notifier
 from ..readers import Readers
 from ..turn_batcher import TurnBatcher
-from . import jobs, metrics, pools, queues
+from . import jobs, metrics, pools, queues, schedules
 from .call import ApiCall, Verb, check_jobs, check_queues
 from .loans import Lending
 
@@ -78,4 +79,11 @@ def _server(engine: Backend, call: ApiCall) -> bodies.ServerInfo:
     return bodies.ServerInfo(engine.database_id, __version__, wire.PROTOCOL, os.getpid(), engine.clock())
 
 
-VERBS: dict[str, Verb] = {"server": _server, "metrics": metrics.metrics, **jobs.VERBS, **pools.VERBS, **queues.VERBS}
+VERBS: dict[str, Verb] = {
+    "server": _server,
+    "metrics": metrics.metrics,
+    **jobs.VERBS,
+    **pools.VERBS,
+    **queues.VERBS,
+    **schedules.VERBS,
+}
