@@ -18,7 +18,7 @@ import pytest
 from covey import env
 from covey.cli import open_queue
 from covey.cli.checks import host, postgres
-from covey.cli.checks.check_result import Finding
+from covey.cli.checks.check_result import CheckResult
 from covey.cli.commands import doctor
 from covey.containers.launch import DATABASE, HOST, OWNER
 from covey.discovery import Note, leave_note
@@ -50,13 +50,13 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     open_queue.close_queues()
 
 
-def examined(url: str) -> list[Finding]:
+def examined(url: str) -> list[CheckResult]:
     found = list(doctor._look(url))
     assert all(each.advice for each in found if each.verdict != "ok" and each.check != "queue"), found
     return found
 
 
-def ill(url: str, check: str) -> Finding:
+def ill(url: str, check: str) -> CheckResult:
     """The one finding of that name that is not well."""
     (found,) = [each for each in examined(url) if each.check == check and each.verdict != "ok"]
     return found
@@ -97,7 +97,7 @@ def test_a_queue_that_cannot_be_opened_is_bad_and_no_traceback(url: str) -> None
 
 
 def test_a_check_that_stumbles_is_a_finding(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stumble(*_: object) -> Finding:
+    def stumble(*_: object) -> CheckResult:
         raise RuntimeError("one\ntwo")
 
     monkeypatch.setattr("covey.cli.checks.settings.look", stumble)
