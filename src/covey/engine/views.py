@@ -205,7 +205,7 @@ class Views:
             stranded = self._store.ask("stranded", limit=health.MOST_NAMES + 1)
             stored: dict[str, str] = dict(self._store.ask("config"))
             now = self._clock()
-            ahead = self._store.ask("ahead", ahead=now + SLACK, late=now + duties.PERIOD + SLACK)
+            ahead = self._store.ask("ahead", ahead=now + SLACK, late=now + duties.LONGEST_PERIOD + SLACK)
         totals: dict[str, int] = {state: sum(per.get(state, 0) for per in counts.values()) for state in STATES}
         living = [pool for pool in pools if is_alive(pool)]
         findings = health.examine(

@@ -17,6 +17,7 @@ from random import Random
 from ...core import clocks
 from ...store.store import Store
 from . import collect_cache, count_jobs, forget_requests, heal_flights, heal_trees, prune, resume_queues
+from .duty import LONGEST_PERIOD as LONGEST_PERIOD
 from .duty import PERIOD as PERIOD
 
 # In this order: healing comes first, because the others judge by what it has noticed of clocks that were ahead.

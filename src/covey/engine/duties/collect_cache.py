@@ -8,12 +8,12 @@ from ... import settings as config
 from ...core.machine import SECOND
 from ...store.asking import json_text
 from ...store.store import Store
-from .duty import BATCH, Due, Duty
+from .duty import BATCH, LONGEST_PERIOD, Due, Duty
 
 SPARED = (
     2 * 24 * 3600 * SECOND
 )  # what was used within is kept, however large: less than one build needs would never fit
-PERIOD = 600 * SECOND
+PERIOD = LONGEST_PERIOD
 
 
 def collect(store: Store, due: Due) -> bool:

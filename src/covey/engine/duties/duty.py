@@ -14,6 +14,7 @@ from ...store.store import Store
 
 BATCH = 1000  # as much of anything is done at a time; the rest comes in the next turn
 PERIOD = 30 * SECOND
+LONGEST_PERIOD = 600 * SECOND  # of any duty: what is put off further was so by a clock that was ahead
 
 
 class Due(Struct):

@@ -9,7 +9,7 @@ from ...core.clocks import FRESH, NEVER, SLACK, has_stood
 from ...store.store import Store
 from ..requests import KEPT
 from ..trees import Trees
-from .duty import BATCH, PERIOD, Due, Duty
+from .duty import BATCH, LONGEST_PERIOD, Due, Duty
 
 AHEAD = "it was set by a clock that was ahead"
 
@@ -39,7 +39,7 @@ def _is_news(store: Store, noticed_at: int, now: int) -> bool:
     """
     ahead = now + SLACK
     if noticed_at == NEVER:
-        return bool(store.ask("ahead", ahead=ahead, late=ahead + PERIOD))
+        return bool(store.ask("ahead", ahead=ahead, late=ahead + LONGEST_PERIOD))
     since = {"noticed_at": noticed_at, "before": now - FRESH, "kept": KEPT}
     return bool(store.ask("missed_ahead", ahead=ahead, **since))
 
