@@ -20,6 +20,7 @@ render             tables for people
 reusing            a server that runs for this queue is found, and its workers are used instead of
 run_caller         the caller of a job
 run_pool           who works on the job of a `covey run`
+selection          jobs that a verb is about: named one by one, or all that match a query
 serving            what `covey server` does
 slow_reader        standard output or error of a command that has more to do than to wait for a reader
 specs              from words, JSON and lines to Specs

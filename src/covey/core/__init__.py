@@ -14,6 +14,7 @@ machine    the rules of one job
 model      a job as values: what was asked for, its row, its claim, its report
 objects    a job as a JSON object
 options    each option of a job, once: its names, what it may be, where it is kept, what holds where nothing is said
+query        the query language: words to conditions
 ports      the second seam
 retry      when a failed job is tried again
 schedule_rows   schedules and ticks as their tables have them

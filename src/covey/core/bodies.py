@@ -253,6 +253,7 @@ class JobsQuery(Said):
     batch: str | None = None
     before: Number | None = None
     limit: Limit = 50
+    q: str = ""
 
 
 class TreeQuery(Said):

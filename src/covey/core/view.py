@@ -129,11 +129,13 @@ class Filter(Struct, kw_only=True, frozen=True):
     ids: tuple[int, ...] | None = None
     before: int | None = None
     limit: int = 50
+    query: str = ""  # in the query language (core/query.py); all of this must hold
 
 
 class Page(Struct):
     jobs: list[JobView]
     next: int | None  # pass as `before` for the page after; None on the last
+    looked_to: int | None = None  # a scan ended before its end: jobs below this id were not looked at
 
 
 class Change(Struct, frozen=True):

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from msgspec.structs import replace
+
 from .. import __version__
-from ..core import check
+from ..core import check, query
 from ..core.clocks import SLACK, age_s
 from ..core.codec import decode, printable
 from ..core.label import parts
@@ -45,6 +47,10 @@ from .why import NAMED, Facts, Kin, explain
 
 Ref = str | int
 
+SCANNED = 100_000  # ids that one question without an index looks at, at most
+WINDOW = 5_000  # of them at a time
+SCAN_S = 0.2  # and for so long
+
 
 class Views:
     """What can be seen of jobs, queues and pools."""
@@ -74,11 +80,41 @@ class Views:
         """One page, newest first. Keyset paging: no job is missed or shown twice, whatever happens meanwhile."""
         if not 1 <= wanted.limit <= 10_000:
             raise InvalidInput(f"limit {wanted.limit}: from 1 to 10,000")
+        asked = query.parse(wanted.query, self._clock())
+        if asked.states:
+            states = tuple(state for state in asked.states if not wanted.states or state in wanted.states)
+            if not states:
+                return Page([], None)
+            wanted = replace(wanted, states=states)
         where, params = _conditions(wanted)
+        if repeated := params.keys() & asked.params.keys():
+            raise InvalidInput(f"{min(repeated)} is said in the query and beside it; say it once")
+        where += [condition.name for condition in asked.conditions]
+        params |= asked.params
+        if asked.scans:
+            return self._scan(where, params, wanted)
         rows = self._store.records(where, wanted.limit + 1, **params)
         more = len(rows) > wanted.limit
         jobs = [job_view(row) for row in rows[: wanted.limit]]
         return Page(jobs, jobs[-1].id if more else None)
+
+    def _scan(self, where: list[str], params: dict[str, Any], wanted: Filter) -> Page:
+        """The same where no index helps: window by window, newest first, over so many ids and for so long."""
+        deadline = time.monotonic() + SCAN_S
+        newest = self._store.value("newest") or 0
+        upper = min(wanted.before if wanted.before is not None else newest + 1, newest + 1)
+        lowest = max(1, upper - SCANNED)
+        where = [*dict.fromkeys([*where, "where_before", "where_floor"])]
+        found: list[JobView] = []
+        while upper > lowest and len(found) <= wanted.limit:
+            params["before"], params["floor"] = upper, max(lowest, upper - WINDOW)
+            found += map(job_view, self._store.records(where, wanted.limit + 1 - len(found), **params))
+            upper = params["floor"]
+            if time.monotonic() > deadline:
+                break
+        if len(found) > wanted.limit:
+            return Page(found[: wanted.limit], found[wanted.limit - 1].id)
+        return Page(found, upper, looked_to=upper) if upper > 1 else Page(found, None)
 
     def newest_id(self) -> int:
         """The highest id in the table, 0 when it is empty: how far a sweep has to go."""

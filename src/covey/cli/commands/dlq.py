@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +12,7 @@ from ...errors import InvalidInput, Refused
 from ..open_queue import open_queue, open_to_look
 from ..options import Db, Json, Ref
 from ..printing import answer, as_json, note
+from ..selection import possible, say_skipped
 from .list import Before, Limit, Queue, check_filter, show_page
 
 if TYPE_CHECKING:
@@ -79,9 +80,9 @@ def retry(jobs: Refs = None, all: All = False, queue: Queue = None, json: Json =
         changes = [
             change
             for page in _pages(engine, queue)
-            for change in _possible(engine, engine.retry, [job.id for job in page], skipped)
+            for change in possible(engine, engine.retry, [job.id for job in page], skipped, ("dead",))
         ]
-        _say_skipped(skipped, done=bool(changes))
+        say_skipped(skipped, done=bool(changes))
     if json:
         as_json(changes)
         return
@@ -130,48 +131,13 @@ def _purge(engine: Client, queue: str | None, *, yes: bool) -> list[Change]:
         _ask(len(found) - len(skipped))
     changes: list[Change] = []
     for first in range(0, len(roots), SOME):
-        for change in _possible(engine, engine.remove, roots[first : first + SOME], skipped):
+        for change in possible(engine, engine.remove, roots[first : first + SOME], skipped, ("dead",)):
             if change.state == "removed":
                 changes += [change, *(Change(id, "removed", "dead") for id in below[change.id])]
             else:
                 skipped.append(f"job {change.id} is {change.state} by now")
-    _say_skipped(skipped, done=bool(changes))
+    say_skipped(skipped, done=bool(changes))
     return changes
-
-
-def _possible(
-    engine: Client, change: Callable[[list[int]], list[Change]], ids: list[int], skipped: list[str]
-) -> list[Change]:
-    """What can be done of it is done; the others' reasons are in ``skipped``.
-
-    One transaction, unless it is refused: then halves, so that a few bad ones among many cost few transactions.
-    """
-    from ...core.view import Change, Filter
-
-    try:
-        return change(ids)
-    except Refused as error:
-        if len(ids) == 1:
-            skipped.append(str(error))
-            return []
-    ids = sorted(ids)  # parents first: what is done to them includes their children
-    changes = _possible(engine, change, ids[: len(ids) // 2], skipped)
-    rest = ids[len(ids) // 2 :]
-    states = {job.id: job.state for job in engine.jobs(Filter(ids=tuple(rest), limit=len(rest))).jobs}
-    changes += [Change(id, states[id], "dead") for id in rest if states.get(id, "dead") != "dead"]
-    still = [id for id in rest if states.get(id) == "dead"]
-    return changes + (_possible(engine, change, still, skipped) if still else [])
-
-
-def _say_skipped(skipped: list[str], *, done: bool) -> None:
-    """One line; Refused if nothing was done at all."""
-    if not skipped:
-        return
-    others = f", and {len(skipped) - 1} more" if len(skipped) > 1 else ""
-    line = f"{len(skipped)} skipped: {skipped[0]}{others}"
-    if not done:
-        raise Refused(line)
-    note(line)
 
 
 def _ask(count: int) -> None:

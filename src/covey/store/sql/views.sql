@@ -36,6 +36,62 @@ j.parent_id = :parent and j.child_no > :after
 -- name: where_before
 j.id < :before
 
+-- name: where_queues
+j.queue {in_texts:queues}
+
+-- name: where_tasks
+j.task {in_texts:tasks}
+
+-- name: where_task_prefix
+substr(j.task, 1, cast(:task_length as integer)) = :task_prefix
+
+-- name: where_key
+j.key = :key
+
+-- name: where_label
+-- The labels are one compact JSON text, in which a quote inside a word is written otherwise.
+replace(j.labels, :label, '') <> j.labels
+
+-- name: where_error
+lower(j.error) like :error escape '!'
+
+-- name: where_text
+(lower(p.args) like :text escape '!' or lower(j.task) like :text escape '!' or lower(j.key) like :text escape '!')
+
+-- name: where_older
+j.created_at <= :older
+
+-- name: where_younger
+j.created_at >= :younger
+
+-- name: where_tries_least
+j.attempts >= :tries_least
+
+-- name: where_tries_most
+j.attempts <= :tries_most
+
+-- name: where_tree
+-- That job and all below it.
+j.id in (
+    with recursive below (id) as (
+        select id from {jobs} where id = :tree
+        union all
+        select c.id from {jobs} c join below b on c.parent_id = b.id
+    )
+    select id from below)
+
+-- name: where_pool
+j.id in (select id from {jobs} where pool = :pool)
+
+-- name: where_worker
+w.name = :worker
+
+-- name: where_floor
+j.id >= :floor
+
+-- name: newest
+select max(id) from {jobs}
+
 -- name: attempts_of
 select number, fence, outcome, worker, pool, started_at, finished_at, exit_code, error, detail, stdout, stderr,
        stdout_dropped, stderr_dropped

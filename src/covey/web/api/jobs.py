@@ -74,6 +74,7 @@ def _list_jobs(engine: Backend, call: ApiCall) -> Any:
         batch=query.batch,
         before=query.before,
         limit=query.limit,
+        query=query.q,
     )
     return _find(engine, call.guest, wanted)
 
