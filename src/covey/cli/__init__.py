@@ -21,6 +21,7 @@ reusing            a server that runs for this queue is found, and its workers a
 run_caller         the caller of a job
 run_pool           who works on the job of a `covey run`
 selection          jobs that a verb is about: named one by one, or all that match a query
+schedule_input     from words and options to what is said of a schedule
 serving            what `covey server` does
 slow_reader        standard output or error of a command that has more to do than to wait for a reader
 specs              from words, JSON and lines to Specs

@@ -75,25 +75,6 @@ def _seconds(value: float | str | None, what: str) -> float | None:
     return seconds(value, what) if isinstance(value, str) else None if value is None else float(value)
 
 
-def body_of(stored: StoredSchedule) -> ScheduleBody:
-    """The object that says the same."""
-    when = stored.row().when
-    return ScheduleBody(
-        job=json.loads(stored.job),
-        cron=list(when.cron) or None,
-        tz=when.tz,
-        every=when.every,
-        at=[rfc3339(at) or "" for at in when.at] or None,
-        catch_up=stored.catch_up if stored.catch_up != "all" else f"all:{stored.most}",
-        window=stored.window_s,
-        overlap=stored.overlap,
-        jitter=stored.jitter_s or None,
-        starts=rfc3339(stored.starts_at),
-        until=rfc3339(stored.ends_at),
-        pause_after_failures=stored.pause_after,
-    )
-
-
 # ── shown ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -112,7 +93,7 @@ class Paused(Struct, frozen=True):
     until: str | None
 
 
-class ScheduleView(Struct, kw_only=True):
+class ScheduleView(Struct, kw_only=True, rename={"starts": "from"}):
     """A schedule as JSON. Absent is null; times are RFC 3339 in UTC, but for `next_local`."""
 
     name: str
@@ -168,6 +149,26 @@ class TickView(Struct, kw_only=True):
     job: int | None = None
     state: str | None = None
     note: str | None = None
+
+
+def body_of(view: ScheduleView) -> ScheduleBody:
+    """What says the same, and replaces just that."""
+    return ScheduleBody(
+        job=view.job,
+        cron=view.cron,
+        tz=view.tz,
+        every=view.every,
+        at=view.at,
+        catch_up=view.catch_up,
+        most=view.most,
+        window=view.window,
+        overlap=view.overlap,
+        jitter=view.jitter,
+        starts=view.starts,
+        until=view.until,
+        pause_after_failures=view.pause_after_failures,
+        version=view.version,
+    )
 
 
 def tick_view(stored: StoredTick) -> TickView:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec, Unpack, overload
 
 import msgspec
@@ -56,6 +57,10 @@ class Children(list[Child]):
         return Children(child for child in self if child.state != "completed")
 
 
+def _instant(at: int | None) -> datetime | None:
+    return None if at is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
+
+
 def never() -> bool:
     return False
 
@@ -81,6 +86,7 @@ class Context:
         failed_siblings: str | None = None,
         siblings: Callable[[], bytes | None] | None = None,
         info_path: str | None = None,
+        args: str | None = None,
     ) -> None:
         family = family or Family(job_id)
         self.job_id = job_id
@@ -101,6 +107,7 @@ class Context:
         self._siblings = siblings
         self._info_path = info_path  # where what was said can be seen while the task runs
         self._stopping = stopping
+        self._args = args
 
     @classmethod
     def from_claim(
@@ -133,12 +140,38 @@ class Context:
             failed_siblings=claim.failed_siblings,
             siblings=siblings,
             info_path=info_path,
+            args=claim.args,
         )
 
     @classmethod
     def detached(cls, task: str = "") -> Context:
         """A context without a job, for plain calls: job 0, the first and only attempt; what it spawns goes nowhere."""
         return cls(job_id=0, attempt=1, max_attempts=1, task=task, queue="")
+
+    @property
+    def schedule(self) -> str | None:
+        """The schedule that made the job; None if somebody enqueued it."""
+        name: str | None = self._scheduled().get("schedule")
+        return name
+
+    @property
+    def tick(self) -> datetime | None:
+        """The instant, in UTC, for which a schedule made the job: however late it runs, and at every attempt."""
+        return _instant(self._scheduled().get("tick"))
+
+    @property
+    def previous_tick(self) -> datetime | None:
+        """The tick before that one."""
+        return _instant(self._scheduled().get("previous_tick"))
+
+    @property
+    def previous_success(self) -> datetime | None:
+        """The last tick whose job had completed when this one was made."""
+        return _instant(self._scheduled().get("previous_success"))
+
+    def _scheduled(self) -> dict[str, Any]:
+        given = codec.decode(self._args) if self._args else []
+        return given[2] if isinstance(given, list) and len(given) > 2 else {}
 
     @property
     def stopping(self) -> bool:

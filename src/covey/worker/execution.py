@@ -52,7 +52,7 @@ def first_call(task: RunnableTask, claim: Claim, context: Context) -> Invocation
         if task.joined is None:
             raise Abort(f"{task.name} has no join any more; restore it, or retry the job with --all")
         return join_call(task.joined, context, Children.from_json(claim.children))
-    args, kwargs = decode(claim.args) if claim.args else ((), {})
+    args, kwargs, *_ = decode(claim.args) if claim.args else ((), {})  # behind them: its tick, see Context.tick
     if task.wants_context:
         args = (context, *args)
     return lambda: task.fn(*args, **kwargs)

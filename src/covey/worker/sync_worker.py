@@ -107,7 +107,7 @@ class SyncWorker:
 
 def _call_alone(task: RunnableTask, args: str | None) -> Any:
     """A task that wants no context and has no join: most of them."""
-    given, named = decode(args) if args else ((), {})
+    given, named, *_ = decode(args) if args else ((), {})
     return _awaited(task.fn(*given, **named))
 
 

@@ -16,6 +16,8 @@ queue          covey queue
 remove         covey remove
 retry          covey retry
 run            covey run
+schedule       covey schedule
+schedule_edit  covey schedule edit
 server         covey server
 show           covey show
 spawn          covey spawn, covey after
@@ -56,6 +58,7 @@ VERBS: Table = {
     "worker": ("", "Start, stop and look after workers."),
     "dlq": ("", "Dead letters: jobs that were given up."),
     "queue": ("", "List, limit, pause and resume queues."),
+    "schedule": ("", "Jobs that are made by themselves: cron, periods, instants."),
     "token": ("", "Who may use the HTTP server."),
     "config": ("", "Settings of this queue."),
     "db": ("", "Look after the database."),
@@ -86,6 +89,18 @@ GROUPS: dict[str, Table] = {
         "set": ("queue:set_queue", "Change how a queue is worked."),
         "pause": ("queue:pause", "Start nothing more of a queue."),
         "resume": ("queue:resume", "Let a paused queue go on."),
+    },
+    "schedule": {
+        "add": ("schedule:add", "Make jobs by cron, in a period or at instants."),
+        "list": ("schedule:list_schedules", "List schedules and how they fare."),
+        "show": ("schedule:show", "Show one schedule and its last ticks."),
+        "next": ("schedule:next_ticks", "Say when it is due, or when a cron expression would be."),
+        "pause": ("schedule:pause", "Fire nothing more of it."),
+        "resume": ("schedule:resume", "Let a paused one go on."),
+        "run": ("schedule:run", "Run it now, besides its ticks."),
+        "backfill": ("schedule:backfill", "Make the jobs of ticks that had none."),
+        "edit": ("schedule_edit:edit", "Change a schedule."),
+        "remove": ("schedule:remove", "Delete a schedule; its jobs stay."),
     },
     "token": {
         "create": ("token:create", "Make a token; it is shown only once."),
