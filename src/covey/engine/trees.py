@@ -16,7 +16,7 @@ from msgspec import Struct
 from ..core import clocks, tree
 from ..core.machine import Signal, cancel_below, decide
 from ..core.model import ENDED, JobRow, State
-from ..store.store import Done, Store
+from ..store.store import CompletedJob, Store
 from . import flights
 
 
@@ -45,7 +45,7 @@ class Trees:
 
     # ── what happened ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def completed(self, done: Iterable[Done]) -> None:
+    def completed(self, done: Iterable[CompletedJob]) -> None:
         """Plain successes of jobs that have a family, a lane or uncles: most have none."""
         self._ends += [
             End(each.id, "completed", each.parent_id, each.child_no, each.lane, bool(each.waited_for)) for each in done

@@ -25,7 +25,7 @@ from .ready import ReadyJobs
 from .turn_state import Instants
 
 
-class Done(NamedTuple):
+class CompletedJob(NamedTuple):
     """A plain success that was written, with all that its family may have to know."""
 
     id: int
@@ -119,13 +119,13 @@ class Store(Families, ReadyJobs):
             info=report.info if report else None,
         )
 
-    def complete(self, pool: int, reports: Sequence[Report], now: int) -> tuple[set[int], list[Done]]:
+    def complete(self, pool: int, reports: Sequence[Report], now: int) -> tuple[set[int], list[CompletedJob]]:
         """The plain successes of a turn, in one statement.
 
         The ids of those that were still the reporter's to end; and of these the ones whose family must know.
         """
         rows = self.ask("complete", pool=pool, done=done_text(reports), now=now, flat=False)
-        kin = [Done(*row) for row in rows if row[1] is not None or row[3] is not None or row[4]]
+        kin = [CompletedJob(*row) for row in rows if row[1] is not None or row[3] is not None or row[4]]
         return {row[0] for row in rows}, kin
 
     def set_results(self, reports: Sequence[Report]) -> None:
