@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from covey import env
+from covey.core.model import EDGES, TURN
 from covey.open import open_store
 from covey.store import migrate
 from covey.store.store import Store
@@ -22,8 +23,12 @@ from .conftest import CommandLine
 from .copies import fill, opened, work_off
 
 # What schema 1 had.
-FIRST = [table for table in TABLES if table.name not in ("tokens", "callers", "cache_records", "followers")]
-LATER = {"cache_key", "cached_from", "cache_parts", "cache_refresh"}
+FIRST = [
+    table
+    for table in TABLES
+    if table.name not in ("tokens", "callers", "cache_records", "followers", "samples", "counted", "schedules", "ticks")
+]
+LATER = {"blocked_by", "cache_key", "cached_from", "cache_parts", "cache_refresh"}
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -78,12 +83,19 @@ def test_a_queue_of_schema_1_is_refused_until_it_is_migrated_and_keeps_every_row
     assert all(old.values()), "an empty table proves nothing"
     refused = covey("--db", url, "list")
     assert (refused.code, refused.out) == (1, "")
-    assert "has schema 1, this Covey needs 4; run `covey db migrate`" in refused.err
-    assert covey("--db", url, "db", "migrate").out == "applied 0002\napplied 0003\napplied 0004\nschema 4\n"
-    assert covey("--db", url, "db", "migrate").out == "schema 4, nothing to do\n"
+    assert "has schema 1, this Covey needs 7; run `covey db migrate`" in refused.err
+    assert (
+        covey("--db", url, "db", "migrate").out
+        == "applied 0002\napplied 0003\napplied 0004\napplied 0005\napplied 0006\napplied 0007\nschema 7\n"
+    )
+    assert covey("--db", url, "db", "migrate").out == "schema 7, nothing to do\n"
     clock = FakeClock()
     with opened(url, clock) as engine:
         assert rows_of(engine.store) == old
+        marked = engine.store.raw("select parent_id is null, blocked_by from {jobs} where state = 'blocked'")
+        assert marked
+        assert all(mark == (EDGES if is_root else TURN) for is_root, mark in marked)
+        assert not engine.store.raw("select id from {jobs} where state <> 'blocked' and blocked_by <> 0")
         assert engine.tokens() == []
         made = engine.enqueue([command()], request="r")
         assert engine.enqueue([command()], request="r") == made
@@ -93,6 +105,6 @@ def test_a_queue_of_schema_1_is_refused_until_it_is_migrated_and_keeps_every_row
 
 
 def test_numbers_go_on_after_a_migration(covey: CommandLine, url: str, old: dict[str, Any]) -> None:
-    assert covey("--db", url, "db", "migrate", "--json").json == {"applied": [2, 3, 4], "schema": 4}
+    assert covey("--db", url, "db", "migrate", "--json").json == {"applied": [2, 3, 4, 5, 6, 7], "schema": 7}
     (id,) = covey("--db", url, "enqueue", "true").ids
     assert id == max(row[0] for row in old["jobs"]) + 2  # the last one was removed

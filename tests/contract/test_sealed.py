@@ -79,7 +79,8 @@ READING |= {
 READING |= {"callers", "listen"}
 READING |= {"disk", "output", "show_output", "shown_output", "hide_output"}  # files, not the database
 READING |= {"check_lendable", "ended", "queues_of", "token_rows", "tokens", "while_waiting", "why", "overdue_loans"}
-READING |= {"failed_siblings", "counts", "counted_queues", "jobs_of", "moment", "outcomes", "within"}
+READING |= {"failed_siblings", "counts", "counted_queues", "jobs_of", "moment", "outcomes", "within", "samples"}
+READING |= {"latest_runs", "ever_ended"}
 ELSEWHERE = {"enqueue_in"}  # needs a caller's connection: tests/app/callers
 
 

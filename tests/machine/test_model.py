@@ -230,12 +230,18 @@ class QueueMachine(RuleBasedStateMachine):
             except Refused:
                 assert not may
         else:
+            later = self.clock() + data.draw(some.sampled_from([0, 5])) * SECOND
             try:
-                self.engine.edit(row.id, Edit(priority=9))
-                assert row.state in ("pending", "scheduled", "failed")
-                model.priority = 9
+                change = decide(row, Signal("edit", run_at=later, reschedules=True), self.clock(), Random(0))
             except Refused:
-                assert row.state not in ("pending", "scheduled", "failed")
+                change = None
+            try:
+                self.engine.edit(row.id, Edit(priority=9, run_at=later))
+                assert change is not None
+                model.priority = 9
+                model.row.state, model.run_at = change.state, later
+            except Refused:
+                assert change is None
 
     def _promoted(self) -> None:
         for model in self.jobs.values():

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from covey import env
-from covey.core.model import ENDED, Claim, Spawn
+from covey.core.model import EDGES, ENDED, TURN, Claim, Spawn
 from covey.engine.engine import Engine
 from covey.errors import Refused
 from covey.open import open_store
@@ -192,12 +192,13 @@ class ForestMachine(RuleBasedStateMachine):
             self.forest.jobs[id] = new_job(
                 id,
                 state="blocked" if behind else "pending",
+                blocked_by=TURN if behind else 0,
                 parent_id=parent.row.id,
                 root_id=parent.row.root_id,
                 seq=parent.row.seq,
                 depth=parent.row.depth + 1,
                 child_no=len(self.forest.children(parent.row.id)),
-                queue=spawn.queue or spawner.row.queue,
+                queue=spawn.spec.queue or spawner.row.queue,
             )
 
     def _uncles(self, job: Job, spawned: list[Spawn]) -> None:
@@ -207,11 +208,13 @@ class ForestMachine(RuleBasedStateMachine):
             uncle = next((each for each in self.forest.jobs.values() if key and each.unique_key == key), None)
             if uncle is None:
                 id = self.forest.take_id()
-                uncle = new_job(id, state="blocked", seq=job.row.seq, queue=spawn.queue or job.row.queue)
+                uncle = new_job(
+                    id, state="blocked", blocked_by=EDGES, seq=job.row.seq, queue=spawn.spec.queue or job.row.queue
+                )
                 uncle.unique_key = key
                 self.forest.jobs[id] = uncle
             elif uncle.row.state != "blocked":
-                self.forest.signal(uncle, "block")
+                self.forest.signal(uncle, "block", marks=EDGES)
             uncle.row.seq = min(uncle.row.seq, job.row.seq)
             uncle.edges[job.row.root_id] = None
             if spawn.when == "always":
@@ -278,7 +281,18 @@ class ForestMachine(RuleBasedStateMachine):
         assert rows.keys() == self.forest.jobs.keys()
         for id, job in self.forest.jobs.items():
             meant, seen = self.forest.counted(job), rows[id]
-            for name in ("state", "fence", "attempts", "pool", "phase", "seq", "root_id", "child_no", "child_mode"):
+            for name in (
+                "state",
+                "fence",
+                "attempts",
+                "pool",
+                "phase",
+                "seq",
+                "root_id",
+                "child_no",
+                "child_mode",
+                "blocked_by",
+            ):
                 assert getattr(seen, name) == getattr(meant, name), f"{name} of job {id}"
             for name in ("children_total", "children_unfinished", "children_failed"):
                 assert getattr(seen, name) == getattr(meant, name), f"{name} of job {id}"

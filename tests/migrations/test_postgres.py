@@ -141,11 +141,24 @@ def test_a_dump_of_every_schema_number_is_loaded_migrated_and_works(
     """Loaded into another database: so a dump is a backup too."""
     monkeypatch.setattr(migrate, "steps", lambda dialect: {n: text for n, text in STEPS.items() if n <= number})
     old = open_engine(server.url(schema))
-    old.enqueue([command() for _ in range(5)])
-    with old.store.transaction():  # today's duties look at tables that came later; that old a queue would be refused
-        old.store.raw("update {duties} set next_at = :soon", soon=old.clock() + 20_000_000)
-    HandPool(old).claim(2)
-    identity, before = old.database_id, [old.job(id).state for id in range(1, 6)]
+    identity, before, now = old.database_id, ["processing"] * 2 + ["pending"] * 3, old.clock()
+    old.store.raw(  # by hand: today's statements name columns that came later
+        "insert into {pools} (id, name, host, boot, pid, ticks, kinds, count, version, lease_s, beat_at, registered_at)"
+        " values (1, 'old', 'h', 'b', 1, 1, '[]', 1, '0', 30, :now, :now)",
+        now=now,
+    )
+    for id, state in enumerate(before, 1):
+        runs = int(state == "processing")
+        old.store.raw(
+            "insert into {jobs} (queue, kind, task, state, pool, fence, attempts, seq, root_id, max_attempts,"
+            " created_at, updated_at) values"
+            " ('default', 'command', 'shell', :state, :pool, :runs, :runs, :id, :id, 3, :now, :now)",
+            id=id,
+            state=state,
+            pool=runs or None,
+            runs=runs,
+            now=now,
+        )
     old.close()
     dumped = dump(server.admin_url, schema)
     with server.admin() as db:

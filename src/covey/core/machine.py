@@ -1,6 +1,7 @@
 """The rules of one job: which signal turns which state into what. Pure; SQL applies what is decided here.
 
-`RULES` is the whole table as data. A pair that is not in it is refused, and a test walks every state × signal.
+`RULES` is the whole table as data. A pair that is not in it is refused, and a test walks every state × signal. A new
+job has no state yet: `admit` gives it its first.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ..errors import Refused, StillStopping
-from .model import ENDED, MAX_INTERRUPTIONS, JobRow, State
+from .model import ENDED, FLIGHT, MAX_INTERRUPTIONS, JobRow, State
 from .retry import backoff_s
 
 SECOND = 1_000_000
@@ -40,6 +41,7 @@ Name = Literal[
     "expired",
     "cancel",
     "retry",
+    "edit",
 ]
 SIGNALS: tuple[Name, ...] = Name.__args__  # type: ignore[attr-defined]
 
@@ -53,7 +55,9 @@ class Signal(Struct, frozen=True):
     children: int = 0  # success: how many children there are now
     joins: bool = False  # success: children were asked for, so that a join is due even if there are none
     all: bool = False  # retry: delete the children and start over
-    blocked: bool = False  # retry: what it waits for has not ended yet
+    marks: int = 0  # block, retry: what stands in its way; unblocked: what no longer does
+    run_at: int | None = None  # edit: when it shall start; None: now
+    reschedules: bool = False  # edit: whether it says so at all
 
 
 class Transition(Struct, frozen=True):
@@ -72,6 +76,7 @@ class Transition(Struct, frozen=True):
     drops_children: bool = False
     opens_children: bool = False  # descendants that are not completed become pending
     charged: bool = False  # an attempt that ended badly: worth a row of history
+    blocked_by: int = 0  # marks that stand from now on
 
     @property
     def ended(self) -> bool:
@@ -81,7 +86,6 @@ class Transition(Struct, frozen=True):
 Rule = Callable[[JobRow, Signal, int, Random], Transition]
 
 PENDING = Transition("pending")
-BLOCKED = Transition("blocked")
 WAITING = Transition("waiting")
 JOIN = Transition("pending", phase="join", fresh_attempts=True)
 CLAIMED = Transition("processing", fence=1, attempts=1, keeps_pool=True)
@@ -89,7 +93,15 @@ COMPLETED = Transition("completed")
 HANDED_BACK = Transition("pending", attempts=-1)
 STRANDED = Transition("pending", fence=1, attempts=-1)
 RELEASED = Transition("cancelled", keeps_error=True)
-FOLLOWS = Transition("blocked", attempts=-1)
+FOLLOWS = Transition("blocked", attempts=-1, blocked_by=FLIGHT)
+
+
+def admit(run_at: int | None, now: int, marks: int = 0) -> Transition:
+    """What a new job is: first what stands in its way, then its own hour."""
+    later = run_at if run_at is not None and run_at > now else None
+    if marks:
+        return Transition("blocked", run_at=later, blocked_by=marks)
+    return PENDING if later is None else Transition("scheduled", run_at=later)
 
 
 def ready(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
@@ -101,11 +113,13 @@ def claim(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
 
 
 def block(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
-    return BLOCKED
+    return Transition("blocked", blocked_by=row.blocked_by | signal.marks)
 
 
 def unblock(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
-    """What it waited for is over; its own hour may still have to come."""
+    """One reason is lifted, and that one only. After the last of them its own hour may still have to come."""
+    if left := row.blocked_by & ~signal.marks:
+        return Transition("blocked", blocked_by=left)
     return Transition("scheduled", run_at=row.run_at) if row.run_at is not None and row.run_at > now else PENDING
 
 
@@ -214,12 +228,21 @@ def reopen(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     """A person wants it after all: a fresh count of attempts, the history kept."""
     if row.pool is not None:
         raise StillStopping(f"job {row.id} is still stopping; its processes are not gone yet")
-    state: State = "blocked" if signal.blocked else "pending"
+    state: State = "blocked" if signal.marks else "pending"
     if signal.all:
-        return Transition(state, fresh_attempts=True, phase="run", drops_children=True)
+        return Transition(state, fresh_attempts=True, phase="run", drops_children=True, blocked_by=signal.marks)
     if row.children_total and row.phase == "run":
         return Transition("waiting", fresh_attempts=True, opens_children=True)
-    return Transition(state, fresh_attempts=True)
+    return Transition(state, fresh_attempts=True, blocked_by=signal.marks)
+
+
+def edit(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
+    """Another hour makes it wait or lets it start. What failed still backs off; what stands in its way still does."""
+    if not signal.reschedules:
+        return Transition(row.state, run_at=row.run_at, blocked_by=row.blocked_by)
+    first = admit(signal.run_at, now)
+    stays = row.state == "blocked" or (row.state == "failed" and first.run_at is not None)
+    return Transition(row.state if stays else first.state, run_at=first.run_at, blocked_by=row.blocked_by)
 
 
 RULES: dict[tuple[State, Name], Rule] = {
@@ -227,6 +250,7 @@ RULES: dict[tuple[State, Name], Rule] = {
     ("failed", "due"): ready,
     ("pending", "block"): block,
     ("scheduled", "block"): block,
+    ("blocked", "block"): block,
     ("blocked", "unblocked"): unblock,
     ("pending", "claim"): claim,
     ("processing", "success"): succeed,
@@ -262,6 +286,10 @@ RULES: dict[tuple[State, Name], Rule] = {
     ("failed", "retry"): try_again,
     ("dead", "retry"): reopen,
     ("cancelled", "retry"): reopen,
+    ("pending", "edit"): edit,
+    ("scheduled", "edit"): edit,
+    ("failed", "edit"): edit,
+    ("blocked", "edit"): edit,
 }
 
 ADVICE: dict[tuple[State, Name], str] = {

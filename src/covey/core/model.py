@@ -105,6 +105,12 @@ class Enqueued(Struct, frozen=True):
     existing: bool = False
 
 
+# Why a job is blocked: a mark for each reason. It stays blocked until the last of them is lifted.
+EDGES = 1  # roots that it waits for have not ended
+TURN = 2  # its parent's children run one after the other, and it is not its turn
+FLIGHT = 4  # another job with the same key of the cache runs
+
+
 class JobRow(Struct):
     """The part of a job that the rules look at."""
 
@@ -137,6 +143,7 @@ class JobRow(Struct):
     child_mode: Mode | None = None
     lane: int | None = None  # None: its queue is not serial; 0: it may pass; else the root that must own the lane
     cache_key: str | None = None
+    blocked_by: int = 0  # marks
 
 
 class Claim(Struct, array_like=True):

@@ -196,6 +196,11 @@ def reopened(row: JobRow, ancestors: Sequence[JobRow]) -> list[JobRow]:
 # ── time ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def deadline(timeout_s: float, run_at: int | None, now: int) -> int:
+    """When a new tree's time is over: counted from when it may begin."""
+    return max(now, run_at or now) + int(timeout_s * 1_000_000)
+
+
 def time_left_s(timeout_s: float | None, deadline_at: int | None, now: int) -> float | None:
     """How long a run may take that starts now: its own time-out, but no longer than its tree has."""
     if deadline_at is None:

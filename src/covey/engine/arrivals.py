@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
+from ..core.machine import admit as admit_new
 from ..core.model import Enqueued, Spec
 from ..errors import Duplicate
 from ..store.job_rows import Place, root
@@ -67,11 +68,10 @@ def _may_hit(spec: Spec, now: int, queues: Queues) -> bool:
 
 def _place(id: int, spec: Spec, now: int, queues: Queues) -> Place:
     """Of a root: what its options mean for where and when it begins."""
-    run_at, queue = starts_at(spec, now), spec.queue_name
-    state = "pending" if run_at is None else "scheduled"
+    first, queue = admit_new(starts_at(spec, now), now), spec.queue_name
     if queue not in queues:
-        return root(id, state, run_at)
-    return root(id, state, run_at, queues.max_depth(queue), queues.lane(queue, id, queue))
+        return root(id, first.state, first.run_at)
+    return root(id, first.state, first.run_at, queues.max_depth(queue), queues.lane(queue, id, queue))
 
 
 def named(answers: Sequence[int | None], ids: Sequence[int]) -> list[Enqueued]:

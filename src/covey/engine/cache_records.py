@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..core import cache_key
 from ..core.codec import decode
 from ..core.machine import SECOND, Signal, decide
-from ..core.model import JobRow, Report, Spec, State
+from ..core.model import FLIGHT, JobRow, Report, Spec, State
 from ..store.asking import json_text
 from ..store.store import Store
 
@@ -109,7 +109,7 @@ def move(store: Store, row: JobRow, queue: str, state: State, trees: Trees) -> S
     store.ask("set_cache_key", id=row.id, key=cache_key.key_of(parts, queue, salt(store)))
     if row.state != "blocked" or store.value("flight_followed", id=row.id) is None:
         return state
-    change = decide(row, Signal("unblocked"), trees.now, trees.rng)
+    change = decide(row, Signal("unblocked", marks=FLIGHT), trees.now, trees.rng)
     store.change(row, change, trees.now)
     return change.state
 

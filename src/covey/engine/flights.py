@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ..core.machine import Signal, decide
-from ..core.model import Claim, JobRow
+from ..core.model import FLIGHT, Claim, JobRow
 from ..core.turn import Capacity
 from ..store.asking import json_text
 from ..store.store import Store
@@ -124,8 +124,7 @@ def free(trees: Trees, key: str) -> None:
         if record is not None and place < AT_ONCE:
             cache_records.hit(store, row, record, trees)
             continue
-        store.change(row, decide(row, Signal("unblocked"), trees.now, trees.rng), trees.now)
-        trees.opened += 1
+        trees.unblock(row, FLIGHT)
         if record is None:
             store.ask("reserve_flight", key=key, job_id=id)
 

@@ -7,7 +7,8 @@ from random import Random
 
 from ..core import check
 from ..core.clocks import NEVER
-from ..core.model import ENDED, JobRow, State
+from ..core.machine import RULES, Signal, decide
+from ..core.model import ENDED, JobRow
 from ..core.view import Change, Edit, JobView, PoolView
 from ..env import failpoint, hostname
 from ..errors import InvalidInput, NotFound, Refused, StillStopping
@@ -130,7 +131,7 @@ class Jobs:
 
     def _edit(self, row: JobRow, edit: Edit, trees: Trees) -> Change:
         now = trees.now
-        if row.state not in ("pending", "scheduled", "failed", "blocked"):
+        if (row.state, "edit") not in RULES:
             raise Refused(f"job {row.id} is {row.state}; only a job that waits to start can be edited")
         if isinstance(edit.max_attempts, int):
             check.check_attempts(edit.max_attempts)
@@ -143,11 +144,10 @@ class Jobs:
             self._add_queues({edit.queue}, now)
         if isinstance(edit.run_at, int):
             check.check_run_at(edit.run_at)
-        reschedules = edit.run_at is None or isinstance(edit.run_at, int)
-        later = edit.run_at if isinstance(edit.run_at, int) and edit.run_at > now else None  # the past is now
-        state: State = row.state
-        if reschedules and row.state != "blocked":
-            state = "pending" if later is None else "failed" if row.state == "failed" else "scheduled"
+        run_at = edit.run_at if isinstance(edit.run_at, int) else None
+        reschedules = run_at is not None or edit.run_at is None
+        change = decide(row, Signal("edit", run_at=run_at, reschedules=reschedules), now, self._rng)
+        state = change.state
         self._store.ask(
             "edit_job",
             id=row.id,
@@ -155,8 +155,7 @@ class Jobs:
             expected=row.fence,
             now=now,
             state=state,
-            reschedules=reschedules,
-            run_at=later,
+            run_at=change.run_at,
             priority=edit.priority if isinstance(edit.priority, int) else None,
             queue=edit.queue if isinstance(edit.queue, str) else None,
             max_attempts=edit.max_attempts if isinstance(edit.max_attempts, int) else None,

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from .. import settings as config
 from ..core import tree
-from ..core.machine import SECOND, Signal, decide
-from ..core.model import MAX_DEPTH, JobRow, Report, Spec
+from ..core.machine import SECOND, Signal, admit, decide
+from ..core.model import EDGES, MAX_DEPTH, TURN, JobRow, Report, Spec
 from ..core.options import Defaults, defaults
 from ..core.specs import check_spec
 from ..errors import CoveyError, Duplicate, Refused
@@ -176,14 +176,15 @@ class Spawning:
         root_queue = self._root_queue(parent)
         first = parent.children_total
         for number, (id, spec) in enumerate(zip(ids, specs, strict=True), first):
-            run_at = starts_at(spec, self.now)
             behind = mode == "serial" and number > 0
+            start = admit(starts_at(spec, self.now), self.now, TURN if behind else 0)
             yield Place(
                 id=id,
                 root_id=parent.root_id,
                 seq=parent.seq,
-                state="blocked" if behind else "pending" if run_at is None else "scheduled",
-                run_at=run_at,
+                state=start.state,
+                run_at=start.run_at,
+                blocked_by=start.blocked_by,
                 max_depth=parent.max_depth,
                 parent_id=parent.id,
                 child_no=number,
@@ -211,20 +212,22 @@ class Spawning:
             self.store.ask("add_edge", job_id=id, root=self.row.root_id, always=int(always))
 
     def _place_of_uncle(self, id: int, spec: Spec) -> Place:
+        start = admit(starts_at(spec, self.now), self.now, EDGES)
         return Place(
             id=id,
             root_id=id,
             seq=self.row.seq,  # its root's: the next round cannot overtake it
-            state="blocked",
-            run_at=starts_at(spec, self.now),
+            state=start.state,
+            run_at=start.run_at,
+            blocked_by=start.blocked_by,
             max_depth=self._queues.max_depth(spec.queue_name),
             lane=self._queues.lane(spec.queue_name, id, spec.queue_name),
         )
 
     def _hold(self, holder: JobRow) -> None:
         """An unstarted job waits for this root too, and stands where the oldest of its roots stood."""
-        if holder.state != "blocked":
-            self.store.change(holder, decide(holder, Signal("block"), self.now, self.rng), self.now)
+        if not holder.blocked_by & EDGES:
+            self.store.change(holder, decide(holder, Signal("block", marks=EDGES), self.now, self.rng), self.now)
         self.store.ask("lower_seq", id=holder.id, seq=self.row.seq)
 
 

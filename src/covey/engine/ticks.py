@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..core import schedules
 from ..core.machine import SECOND
-from ..core.model import Spec
+from ..core.model import EDGES, Spec
 from ..core.objects import check_known, spec_of
 from ..core.schedule_rows import StoredSchedule
 from ..core.schedule_views import local
@@ -241,6 +241,7 @@ class Ticks:
             (id,) = self._store.dialect.take_ids("jobs", 1)
             queue = spec.queue_name
             place = root(id, "blocked", starts_at(spec, now), queues.max_depth(queue), queues.lane(queue, id, queue))
+            place = place._replace(blocked_by=EDGES)
             self._store.insert([id], [spec], [place], now, queues.defaults)
             for tick in decision.after:
                 self._store.ask("add_edge", job_id=id, root=known[schedule, tick], always=1)

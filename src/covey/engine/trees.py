@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ..core import clocks, tree
 from ..core.machine import Signal, cancel_below, decide
-from ..core.model import ENDED, JobRow, State
+from ..core.model import EDGES, ENDED, FLIGHT, TURN, JobRow, State
 from ..store.store import CompletedJob, Store
 from . import flights
 
@@ -181,11 +181,13 @@ class Trees:
         next_id = self.store.value("next_child", parent=parent.id, after=ended)
         child = None if next_id is None else self.store.row(next_id)
         if child is not None and child.state == "blocked":
-            self._unblock(child)
+            self.unblock(child, TURN)
 
-    def _unblock(self, row: JobRow) -> None:
-        self.store.change(row, decide(row, Signal("unblocked"), self.now, self.rng), self.now)
-        self.opened += 1
+    def unblock(self, row: JobRow, mark: int) -> None:
+        """This no longer stands in its way; it is ready unless something else does."""
+        change = decide(row, Signal("unblocked", marks=mark), self.now, self.rng)
+        self.store.change(row, change, self.now)
+        self.opened += change.state != "blocked"
 
     # ── roots: lanes and uncles ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -213,6 +215,6 @@ class Trees:
                 continue
             match tree.unblocks([(seen, always) for seen, always in self.store.ask("edges_of", id=id)]):
                 case "unblocked":
-                    self._unblock(row)
+                    self.unblock(row, EDGES | FLIGHT)  # whom it follows it asks anew, when it is claimed
                 case "cancel":
                     self.cancel(row, "everything it waited for was cancelled or removed")

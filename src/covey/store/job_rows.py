@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..core.machine import SECOND
 from ..core.model import MAX_DEPTH, Spec
 from ..core.options import COLUMNS, COPIED, KEPT, Defaults, row
+from ..core.tree import deadline
 from ..core.view import JobView
 
 
@@ -23,6 +23,7 @@ class Place(NamedTuple):
     parent_id: int | None = None
     child_no: int | None = None
     depth: int = 0
+    blocked_by: int = 0
 
 
 def root(
@@ -108,6 +109,6 @@ def job_row(spec: Spec, place: Place, now: int, defaults: Defaults) -> tuple[Any
     """A value for each of NAMES."""
     deadline_at = None
     if spec.tree_timeout_s is not None:
-        deadline_at = max(now, place.run_at or now) + int(spec.tree_timeout_s * SECOND)
+        deadline_at = deadline(spec.tree_timeout_s, place.run_at, now)
     told = (deadline_at, now, spec.kind, spec.task, int(spec.joins), spec.created_by)
     return place + told + row(spec, *defaults[spec.kind])

@@ -112,6 +112,7 @@ class Store(Families, ReadyJobs):
             keeps_pool=change.keeps_pool,
             error=change.error,
             keeps_error=change.keeps_error,
+            blocked_by=change.blocked_by,
             finished_at=now if change.ended else None,
             exit_code=report.exit_code if report else None,
             worker=report.worker if report else None,

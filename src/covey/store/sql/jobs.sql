@@ -51,6 +51,7 @@ set state         = :state,
     started_at    = coalesce(:started_at, started_at),
     finished_at   = :finished_at,
     info          = coalesce(:info, info),
+    blocked_by    = :blocked_by,
     unique_key    = case when :finished_at is null then unique_key end,
     updated_at    = :now
 where id = :id and state = :was and fence = :expected
@@ -60,8 +61,8 @@ update {jobs}
 set priority = coalesce(:priority, priority),
     queue = coalesce(:queue, queue),
     max_attempts = coalesce(:max_attempts, max_attempts),
-    state = coalesce(:state, state),
-    run_at = case when :reschedules then :run_at else run_at end,
+    state = :state,
+    run_at = :run_at,
     updated_at = :now
 where id = :id and state = :was and fence = :expected
 

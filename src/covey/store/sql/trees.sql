@@ -39,7 +39,8 @@ select id from below
 
 -- name: change_many
 update {jobs}
-set state = :state, fence = fence + :fence, error = :error, unique_key = null, finished_at = :now, updated_at = :now
+set state = :state, fence = fence + :fence, error = :error, blocked_by = 0, unique_key = null, finished_at = :now,
+    updated_at = :now
 where id {in_ids:ids} and finished_at is null
 returning id, parent_id, child_no, cache_key
 
