@@ -63,7 +63,9 @@ def old(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
                     with store.transaction(marked=False):
                         there.add(table, columns, rows)
             with store.transaction(marked=False):
-                there.set_last_ids({name: id for name, id in here.last_ids().items() if name not in ("tokens", "schedules")})
+                there.set_last_ids(
+                    {name: id for name, id in here.last_ids().items() if name not in ("tokens", "schedules")}
+                )
         return rows_of(store)
     finally:
         dialect.close()
