@@ -61,9 +61,9 @@ def failpoint(name: str) -> None:
 def _strike(name: str, action: str) -> None:
     word, _, rest = action.partition(":")
     if word == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
     elif word == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
+        os.kill(os.getpid(), getattr(signal, "SIGSTOP", signal.SIGTERM))
     elif word == "sleep":
         time.sleep(float(rest))
     elif word == "raise":

@@ -62,7 +62,7 @@ class Directory:
 
     def read(self, digest: str) -> Iterator[bytes]:
         try:
-            fd = os.open(self.path(digest), os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(self.path(digest), os.O_RDONLY)
         except OSError:
             raise BlobMissing(digest) from None
         return self._checked(fd, digest)
@@ -133,7 +133,7 @@ class Directory:
                         if self._most is not None and size > self._most:
                             raise BlobRefused(f"a blob of more than {self._most:,} bytes is not kept")
                         _write_all(file.fileno(), chunk)
-                    os.fchmod(file.fileno(), MODE)
+                    os.chmod(temporary, MODE)
                 found = seen.hexdigest()
                 if digest is not None and found != digest:
                     raise BlobRefused(f"blob {digest[:12]}…: what arrived has the digest {found[:12]}…; send it again")

@@ -115,7 +115,7 @@ def _fetch(root: str, output: Output, blobs: BlobStore) -> tuple[str, str]:
         prefix=TEMPORARY, dir=directory
     )  # opened below so that the umask counts, and only if new
     mode = 0o777 if output.form == "exec" else 0o666
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with open(fd, "wb", buffering=1 << 18) as file:
             for chunk in chunks:

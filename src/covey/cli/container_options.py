@@ -46,8 +46,10 @@ def start_containers(
     from ..containers.launch import ContainerOptions, Group
     from ..containers.secret import token_file as secret_file
     from ..containers.supervisor import run
+    from ..system.calls import refuse_pools
     from ..system.resources import automatic
 
+    refuse_pools()
     if not image:
         raise InvalidInput(f"--executor {executor} needs --image IMAGE: one with covey in it, see docs/containers.md")
     checked = check_start(count, worker, queue, app, grace, max_jobs, max_memory)

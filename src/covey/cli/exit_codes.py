@@ -52,13 +52,10 @@ def is_read() -> bool:
 
     Or if nobody ever did: a library that meets a closed pipe puts /dev/null in its place before it ends us.
     """
-    import select
+    from ..system.waiting import is_abandoned
 
-    watch = select.poll()
     try:
-        watch.register(1, 0)  # errors are told unasked
-        gone = any(what & select.POLLERR for _, what in watch.poll(0))
-        return not gone and not os.path.samestat(os.fstat(1), os.stat(os.devnull))
+        return not is_abandoned(1) and not os.path.samestat(os.fstat(1), os.stat(os.devnull))
     except OSError:
         return True
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from ..core.model import ENDED
 from ..errors import StoreError
-from ..system.calls import calls
+from ..system.calls import calls, refuse_pools
+from ..system.waiting import readable
 
 if TYPE_CHECKING:
     from ..core.ports import Client
@@ -67,6 +67,7 @@ class RunWorkers:
             command += ["--parent-pid", str(os.getpid())]
         if self._inside:
             command += ["--tree", str(self._job)]
+        refuse_pools()
         # Its own session: Ctrl-C is for us to answer, by cancelling the job.
         return subprocess.Popen(
             command,
@@ -110,9 +111,7 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
     except OSError:
         return process.poll() is not None
     try:
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
-        return bool(poll.poll(100))
+        return bool(readable([handle], 0.1))
     finally:
         handle.close()
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import stat
 import time
 from collections.abc import Callable
 from typing import TextIO
 
-from ..system.files import reopen
+from ..system.files import reopen_for_writing
+from ..system.waiting import writable
 from .printing import safe
 
 SLICE = 4096  # what a pipe that can be written to takes without waiting
-WAIT_MS = 50
+WAIT_S = 0.05
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -75,9 +75,7 @@ class Outlet:
                 self.shut()
 
     def _is_free(self) -> bool:
-        poll = select.poll()
-        poll.register(self._fd, select.POLLOUT)
-        return bool(poll.poll(WAIT_MS))  # an error is for the write to find out
+        return writable(self._fd, WAIT_S)
 
 
 def _without_waiting(fd: int) -> int:
@@ -88,7 +86,7 @@ def _without_waiting(fd: int) -> int:
     mode = os.fstat(fd).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         try:
-            return reopen(fd, os.O_WRONLY | os.O_NONBLOCK)
+            return reopen_for_writing(fd)
         except OSError:
             pass
     return fd

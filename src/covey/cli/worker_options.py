@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InvalidInput
+from ..system.calls import refuse_pools
 from .open_queue import choose_token, database, named, open_queue
 from .printing import note
 
@@ -35,6 +36,7 @@ def start_pool(
     db: str | None = None,
 ) -> int:
     """A pool has run until it was stopped; its exit code."""
+    refuse_pools()
     checked = check_start(count, worker, queue, app, grace, max_jobs, max_memory)
     check_name(name)
     check_range("--tree", tree, 1, (1 << 63) - 1)

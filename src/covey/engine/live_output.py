@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import stat
 from collections.abc import Callable
 from typing import BinaryIO, NamedTuple
 
@@ -14,6 +12,7 @@ from ..core.view import JobView, LiveOutput
 from ..env import output_mode
 from ..errors import LeaseLost, StoreError
 from ..store.store import Store
+from ..system.files import open_plain
 
 MOST = 1 << 20  # bytes of each stream in one answer
 MOST_LIVE = 4 << 20  # bytes of one stream that are kept while the job runs elsewhere
@@ -122,10 +121,7 @@ class LiveFile(NamedTuple):
 
 def _opened(path: str, flags: int) -> BinaryIO:
     """A plain file of our own: no link leads elsewhere, and no pipe makes us wait."""
-    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, output_mode(path))
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(errno.EINVAL, "not a plain file")
+    fd = open_plain(path, flags, output_mode(path))
     return open(fd, "rb" if flags == os.O_RDONLY else "wb")
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ..core.model import Claim, Kind
 from ..core.turn import WorkerState
-from ..system.calls import Handle, calls
+from ..system.calls import Handle, calls, pool_calls
 from ..system.process import memory, start_ticks
 from ..worker import messages
 from ..worker import slot as slots
@@ -34,7 +34,7 @@ class Assignment(Struct):
 
 def small_jobs() -> int:
     """How many fit into a worker's socket: the system may grant less room than we ask for."""
-    end, other = calls.framed_pair()
+    end, other = pool_calls.framed_pair()
     with end, other:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
         return end.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // SMALL
@@ -62,7 +62,7 @@ class WorkerProcess:
         self.doomed = False  # we are killing it
         self.heard_at = 0.0  # its last sign of life, or when it was given something after that
         self.idle_until = 0.0  # it took nothing of what it was given: others are preferred until then
-        self.jobs, self.far = calls.framed_pair()
+        self.jobs, self.far = pool_calls.framed_pair()
         self.jobs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
         self.jobs.setblocking(False)
         self.reports, self._far_reports = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)

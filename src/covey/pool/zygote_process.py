@@ -20,7 +20,7 @@ from msgspec.structs import asdict
 
 from ..errors import CoveyError, InvalidInput
 from ..system import process_tree
-from ..system.calls import calls
+from ..system.calls import pool_calls
 from ..system.process import alive, is_traced, start_ticks
 from ..system.resources import raise_file_limit
 from ..worker import messages
@@ -39,7 +39,7 @@ class ZygoteProcess:
     def __init__(
         self, setting: WorkerConfig, *, preload: bool, environ: dict[str, str], says: int | None = None
     ) -> None:
-        self.control, theirs = calls.framed_pair()
+        self.control, theirs = pool_calls.framed_pair()
         self._fate, telling = os.pipe()  # the signal that has killed the zygote; its parent is the guard
         given = {"control": theirs.fileno(), "fate": telling, "preload": preload, **asdict(setting)}
         self._before = frozenset(process_tree.children(os.getpid()))  # of who was us before exec: no business of ours
@@ -180,7 +180,7 @@ class EarlyZygote:
         process_tree.become_subreaper()
         self.files = raise_file_limit()
         self.lifeline = os.pipe()
-        self.said = calls.nameless_file("covey-import")  # by the app, until there is a log
+        self.said = pool_calls.nameless_file("covey-import")  # by the app, until there is a log
         self._environ = zygote_environment(db)
         self._process: ZygoteProcess | None = None
         self.told = messages.Preloaded({})

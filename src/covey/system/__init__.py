@@ -2,6 +2,10 @@
 
 calls         what systems do differently: one protocol, and the one that is used here
 linux         eventfd, memfd, pidfd, sequenced packets, subreapers, /proc
+posix         any Unix, for clients: pipes, the process table by psutil; COVEY_SYSTEM=posix
+darwin        macOS alone: which boot of the machine this is
+windows       Windows, for clients
+waiting       until descriptors can be read or written
 process       one process: whether it lives, the parent without which a pool ends, signals that come in
 process_tree  a process and its descendants: found, ended for certain; the mark of what pools start
 cgroup        control groups (version 2): groups killed at a stroke, kills for lack of memory

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
-from typing import Protocol
+from typing import NoReturn, Protocol, cast
+
+from ..errors import InvalidInput
+
+NO_POOLS = (
+    "workers run on Linux only: on Windows in WSL2, on a Mac in a container or a virtual machine, or on a server; this "
+    "machine can use their queue through `covey server`, PostgreSQL, or the file itself"
+)
 
 
 class WakeUp(Protocol):
@@ -31,6 +39,8 @@ class Handle(Protocol):
 
 
 class Calls(Protocol):
+    """What everybody needs."""
+
     def wake_up(self) -> WakeUp: ...
 
     def handle(self, pid: int) -> Handle:
@@ -45,11 +55,18 @@ class Calls(Protocol):
     def boot_s(self) -> float:
         """Seconds, counting those that the machine was suspended."""
 
+
+class PoolCalls(Protocol):
+    """What a pool and its processes need beside that."""
+
     def nameless_file(self, what: str, directory: str | None = None) -> int:
         """A file that nobody can open by name: on the directory's disk, else in memory."""
 
     def framed_pair(self) -> tuple[socket.socket, socket.socket]:
         """Ends that keep messages apart: whoever receives one has it whole, and nobody else has."""
+
+    def bell_pipe(self) -> tuple[int, int]:
+        """For signals: neither end waits."""
 
     def adopt_orphans(self) -> None:
         """Orphans among this process's descendants become its children: nothing escapes by forking twice."""
@@ -66,13 +83,48 @@ class Calls(Protocol):
     def children(self, pid: int) -> list[int]:
         """Its direct children, zombies included."""
 
+    def has_children(self) -> bool:
+        """Whether this process has a child left, if only a zombie."""
 
-def _chosen() -> Calls:
+
+class NoPools:
+    """Where no pool can run: whatever asks for what one needs is refused in one line."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise InvalidInput(NO_POOLS)
+
+
+def way() -> str:
+    """How the system is asked: linux, posix, darwin or windows. COVEY_SYSTEM=posix asks Linux as any Unix is asked."""
+    asked = os.environ.get("COVEY_SYSTEM", "")
+    if asked not in ("", "posix", "linux"):
+        raise InvalidInput(f"COVEY_SYSTEM={asked}: posix, or nothing")
     if sys.platform == "linux":
+        return asked or "linux"
+    return {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "posix")
+
+
+def refuse_pools() -> None:
+    """InvalidInput where no pool can run."""
+    if isinstance(pool_calls, NoPools):
+        raise InvalidInput(NO_POOLS)
+
+
+def _chosen() -> tuple[Calls, PoolCalls]:
+    if sys.platform == "linux" and way() == "linux":
         from .linux import Linux
 
-        return Linux()
-    raise NotImplementedError(f"Covey does not run on {sys.platform} yet")
+        linux = Linux()
+        return linux, linux
+    no_pools = cast("PoolCalls", NoPools())
+    if sys.platform == "win32":
+        from .windows import Windows
+
+        return Windows(), no_pools
+    else:  # noqa: RET505 - type checkers read this elsewhere only
+        from .posix import Posix
+
+        return Posix(), no_pools
 
 
-calls = _chosen()
+calls, pool_calls = _chosen()

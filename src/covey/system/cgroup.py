@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 import time
 
+from .calls import way
 from .process import alive
 
 PREFIX = "covey-"
@@ -28,7 +30,7 @@ def create(name: str) -> str | None:
     """A new group inside ours; None where that is not ours to do. COVEY_CGROUP=off does without."""
     if os.environ.get("COVEY_CGROUP", "").lower() in ("off", "0", "no"):
         return None
-    home = _home()
+    home = _home() if way() == "linux" else None
     if home is None:
         return None
     path = os.path.join(home, name)
@@ -133,6 +135,8 @@ def _is_ours(home: str, mine: str) -> bool:
     """The top of a container's tree is; so is what its manager has marked, or what we may write without being root."""
     if mine == "/" or os.getuid() != 0:
         return True
+    if sys.platform != "linux":
+        return False
     for name in DELEGATED:
         with contextlib.suppress(OSError):
             if os.getxattr(home, name) == b"1":

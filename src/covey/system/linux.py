@@ -86,6 +86,9 @@ class Linux:
     def framed_pair(self) -> tuple[socket.socket, socket.socket]:
         return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
+    def bell_pipe(self) -> tuple[int, int]:
+        return os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
     def adopt_orphans(self) -> None:
         _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
@@ -105,6 +108,13 @@ class Linux:
 
     def set_name(self, name: str) -> None:
         _prctl(PR_SET_NAME, name.encode())
+
+    def has_children(self) -> bool:
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True
 
     def children(self, pid: int) -> list[int]:
         found: list[int] = []

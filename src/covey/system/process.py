@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from ..errors import InvalidInput
-from .calls import calls
+from .calls import calls, pool_calls
 
 PARENT_S = 5.0  # between two looks, where nothing tells that it is gone
 
@@ -57,6 +58,8 @@ def send(pid: int, ticks: int, number: int) -> bool:
 
 def memory(pid: int) -> int | None:
     """Bytes that it takes; None if that cannot be told."""
+    if sys.platform != "linux":
+        return None
     try:
         with open(f"/proc/{pid}/statm") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -91,14 +94,32 @@ def described(pid: int | None) -> str:
         return "gone"
 
 
+def user_id() -> str:
+    """A word for whose process this is that no other user has."""
+    if sys.platform == "win32":
+        return os.environ.get("USERNAME", "user")
+    return str(os.getuid())
+
+
 def user_name() -> str:
     """Whose process this is; his number if the system has no name for him."""
+    if sys.platform == "win32":
+        return user_id()
     import pwd
 
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
+
+
+# What ends a command that somebody has started in a terminal.
+if sys.platform == "win32":
+    ENDING: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
+    KILL = signal.SIGTERM  # what nobody can ignore
+else:
+    ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    KILL = signal.SIGKILL
 
 
 class Watcher(Protocol):
@@ -152,12 +173,8 @@ class Parent:
 @contextlib.contextmanager
 def signal_pipe() -> Iterator[int]:
     """INT and TERM arrive as bytes on a descriptor; no Python runs in a handler."""
-    read, write = os.pipe()
-    os.set_blocking(read, False)
-    os.set_blocking(write, False)
-    before = {
-        number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
+    read, write = pool_calls.bell_pipe()
+    before = {number: signal.signal(number, lambda *_: None) for number in ENDING}
     previous = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     try:
         yield read

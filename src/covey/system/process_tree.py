@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Container
 
-from .calls import calls
+from .calls import pool_calls
 from .process import send as send_to
 from .process import start_ticks
 
@@ -17,19 +17,17 @@ MOST_ZOMBIES = 100
 MARK = "COVEY_RUN"  # <database_id>:<pool>:<job>:<fence>
 BLANK = "-" * 64  # room for a mark, in the environment of a process that is started before its pool has a number
 
-_libc = ctypes.CDLL(None)
-_libc.getenv.restype = ctypes.c_void_p
 _place: int | None = None  # where our own mark stands, in the memory that the kernel shows
 
 
 def become_subreaper() -> None:
     """Orphans among this process's descendants become its children: nothing escapes by forking twice."""
-    calls.adopt_orphans()
+    pool_calls.adopt_orphans()
 
 
 def die_with_parent() -> None:
     """This process gets TERM when the thread that started it ends, also by kill -9."""
-    calls.die_with_parent()
+    pool_calls.die_with_parent()
 
 
 def die_with(lifeline: int) -> None:
@@ -37,21 +35,17 @@ def die_with(lifeline: int) -> None:
 
     The second line behind the zygote: a function that holds the interpreter would not see its pool go.
     """
-    calls.die_with(lifeline)
+    pool_calls.die_with(lifeline)
 
 
 def is_empty() -> bool:
     """True when this process has no child left, not even a zombie. One system call."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return True
-    return False
+    return not pool_calls.has_children()
 
 
 def children(pid: int) -> list[int]:
     """Its direct children, zombies included."""
-    return calls.children(pid)
+    return pool_calls.children(pid)
 
 
 def descendants(pid: int, keep: Container[int] = ()) -> list[int]:
@@ -149,7 +143,9 @@ def _living(keep: Container[int]) -> list[int]:
 def reserve_mark() -> None:
     """Remembers where the mark stands. Before anybody else's code runs: that may give the name another value."""
     global _place
-    _place = _libc.getenv(MARK.encode()) if os.environ.get(MARK) == BLANK else None
+    getenv = ctypes.CDLL(None).getenv
+    getenv.restype = ctypes.c_void_p
+    _place = getenv(MARK.encode()) if os.environ.get(MARK) == BLANK else None
 
 
 def write_mark(text: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from collections.abc import Callable, Iterator
 
@@ -27,22 +26,34 @@ def fitting(cpus: float, memory: int | None, shares: int = 1) -> int:
 
 def most_workers() -> tuple[int, int]:
     """(How many workers this process may have descriptors for, its limit of those.)"""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    limit = file_limit() or 1 << 20
     return (limit - open_files() - OWN_FILES) // WORKER_FILES, limit
 
 
 def file_limit() -> int | None:
     """How many files this process may have open; None if any number."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def set_file_limit(files: int) -> None:
+    if sys.platform == "win32":
+        return
+    import resource
+
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 def raise_file_limit() -> int:
     """A pool has five descriptors per worker: the soft limit is as high as allowed. What it was, for the jobs."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return soft
@@ -50,6 +61,8 @@ def raise_file_limit() -> int:
 
 def load() -> float:
     """How many processes want a processor: now, or in the mean of the last minute, whatever is more."""
+    if sys.platform == "win32":
+        return 0.0
     try:
         with open("/proc/loadavg") as file:
             average, _, _, running, _ = file.read().split()
@@ -68,7 +81,9 @@ def within(counts: dict[str, int], most: int, workers: Callable[[dict[str, int]]
 
 def _cpus() -> float:
     """What the scheduler and the control group let us use."""
-    cpus: float = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    cpus: float = os.cpu_count() or 1
+    if sys.platform == "linux":
+        cpus = len(os.sched_getaffinity(0))
     for directory in _groups():
         try:
             with open(f"{directory}/cpu.max") as file:

@@ -99,7 +99,7 @@ def key_of(side: str, given: str | None = None) -> bytes:
 def _make(path: str) -> None:
     """Whole or not at all: two servers that start together have the same."""
     part = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         os.write(descriptor, env.new_secret())
         os.link(part, path)

@@ -14,7 +14,7 @@ from typing import Any
 from ..core.codec import decode, printable
 from ..core.model import Output, Report
 from ..system import process_tree
-from ..system.calls import calls
+from ..system.calls import calls, pool_calls
 from . import spawn_file
 from .execution import depends_on, set_ran
 from .messages import RunJob
@@ -42,10 +42,8 @@ class CommandWorker:
         self._home = os.getcwd()
         self._kept: frozenset[int] = frozenset()
         self._drains: list[int] = []  # what is kept writes there; whoever wants it has sent it elsewhere
-        self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-        self._bell, ring = os.pipe()
-        os.set_blocking(self._bell, False)
-        os.set_blocking(ring, False)
+        self._null = os.open("/dev/null", os.O_RDONLY)
+        self._bell, ring = pool_calls.bell_pipe()
         signal.signal(signal.SIGTERM, lambda *_: None)  # means something only beside a serial in the slot
         signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
         process_tree.become_subreaper()

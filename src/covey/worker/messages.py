@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from ..core.model import Claim, Report
-from ..system.calls import calls
+from ..system.calls import pool_calls
 
 BIG = 32 * 1024
 GARBLED = ""  # instead of a worker's name, in what it did not say
@@ -140,7 +140,7 @@ def send_job(end: socket.socket, message: bytes) -> None:
     if len(message) <= BIG:
         end.send(message)
         return
-    fd = calls.nameless_file("covey-job")
+    fd = pool_calls.nameless_file("covey-job")
     try:
         with open(fd, "wb", closefd=False) as body:
             body.write(message)
@@ -167,7 +167,7 @@ def send_answer(end: socket.socket, number: int, body: bytes | None) -> None:
     beside, fd = [], -1
     try:
         if body is not None:
-            fd = calls.nameless_file("covey-answer")
+            fd = pool_calls.nameless_file("covey-answer")
             with open(fd, "wb", closefd=False) as file:
                 file.write(body)
             beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [fd]))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 
-from ..system.calls import calls
+from ..system.calls import pool_calls
 
 WORDS = 4
 SERIAL, SINCE, STOP, GRACE = range(WORDS)
@@ -17,7 +17,7 @@ SERIAL, SINCE, STOP, GRACE = range(WORDS)
 
 def create(places: int) -> int:
     """A descriptor for the shared words of a worker with that many places."""
-    fd = calls.nameless_file("covey-slot")
+    fd = pool_calls.nameless_file("covey-slot")
     os.ftruncate(fd, places * WORDS * 8)
     return fd
 

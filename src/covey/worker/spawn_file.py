@@ -41,7 +41,7 @@ def create(live: str, claim: Claim) -> str | None:
 
 
 def _created(path: str) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def remove(path: str | None) -> None:

@@ -17,7 +17,7 @@ from ..core.codec import clean, decode, encode
 from ..core.model import Claim, Output, Report
 from ..errors import Abort, CoveyError, Retry, Snooze, SpawnRefused, Stopped
 from ..system import process_tree
-from ..system.calls import calls
+from ..system.calls import pool_calls
 from .context import Context
 from .execution import RunnableTask, depends_on, first_call, second_call, set_ran, set_spawned
 from .messages import RunJob
@@ -134,7 +134,7 @@ class Files:
 
     @staticmethod
     def _nameless(live: str) -> int:
-        return calls.nameless_file("covey-out", live)
+        return pool_calls.nameless_file("covey-out", live)
 
     def show(self, job: int, fence: int) -> None:
         """Until `take`, what is written can be followed. Without a place to show it the job runs all the same."""

@@ -29,6 +29,7 @@ from msgspec import structs
 
 from ..core.codec import clean
 from ..system import cgroup, process_tree
+from ..system.calls import pool_calls
 from ..system.process import start_ticks
 from ..system.resources import set_file_limit
 from . import messages, zygote_guard
@@ -42,9 +43,7 @@ class Zygote:
     def __init__(self, control: socket.socket, config: WorkerConfig, *, preload: bool, marks: int = -1) -> None:
         self._control, self._config, self._preloads, self._marks = control, config, preload, marks
         self._workers: set[int] = set()
-        self._bell, self._ring = os.pipe()
-        os.set_blocking(self._bell, False)
-        os.set_blocking(self._ring, False)
+        self._bell, self._ring = pool_calls.bell_pipe()
 
     def run(self) -> None:
         """Returns once the pool has hung up and no descendant is left."""

@@ -15,7 +15,7 @@ import socket
 from typing import NoReturn
 
 from ..system import cgroup, process_tree
-from ..system.calls import calls
+from ..system.calls import calls, pool_calls
 
 NAME = "covey-guard"  # what `ps` and `top` show
 PATIENCE_S = 2.0  # what a zygote may take to end everything when its pool is gone; then it is frozen
@@ -26,7 +26,7 @@ def stand(zygote: int, control: socket.socket, lifeline: int, marks: int, fate: 
     control.close()  # the pool hears of the zygote's end by its end of this
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    calls.set_name(NAME)
+    pool_calls.set_name(NAME)
     watched = calls.handle(zygote)
     handle = watched.fileno()
     poll = select.poll()

@@ -55,7 +55,7 @@ def drift(whose: str, theirs: int) -> CheckResult:
 def file_system(path: str) -> Iterator[CheckResult]:
     from ...store.sqlite.database import NETWORK_FILE_SYSTEMS
     from ...store.sqlite.disk_space import lacking
-    from ...system.files import file_system_of
+    from ...system.files import disk, file_system_of
 
     check, directory = "file system", os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(directory):
@@ -65,9 +65,8 @@ def file_system(path: str) -> Iterator[CheckResult]:
     if kind in NETWORK_FILE_SYSTEMS:
         yield bad(check, f"{kind}: several hosts would corrupt the file", "use a local disk, or `covey server`")
         return
-    place = os.statvfs(directory)
-    left = place.f_bavail * place.f_frsize
-    if place.f_flag & os.ST_RDONLY:
+    place = disk(directory)
+    if place.read_only:
         yield bad(check, f"{kind}, mounted for reading only", "mount it for writing")
     elif (lack := lacking(directory)) is not None:
         found = bad if lack[0] else warn
@@ -75,4 +74,4 @@ def file_system(path: str) -> Iterator[CheckResult]:
     elif kind in ("tmpfs", "ramfs"):
         yield warn(check, f"{kind}: gone after a reboot", "use a disk for jobs that matter")
     else:
-        yield ok(check, f"{kind}, {left >> 30} GiB left")
+        yield ok(check, f"{kind}, {place.free >> 30} GiB left")

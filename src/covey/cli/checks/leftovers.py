@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...errors import ContainerError
-from ...system import process_tree
 from .check_result import CheckResult, ok, some, warn
 
 if TYPE_CHECKING:
@@ -36,6 +35,8 @@ def _processes(engine: Engine) -> Iterator[CheckResult]:
 
 def marked(database_id: str) -> Iterator[tuple[int, int]]:
     """(pid, pool) of every process that was started for a run of this queue, as far as we may look."""
+    from ...system import process_tree
+
     for pid, mark in process_tree.marks(f"{database_id}:"):
         pool = mark.split(":")[1]
         if pool.isdigit():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,6 +31,7 @@ Limit = Annotated[
 ]
 Keep = Annotated[bool, typer.Option("--keep", help="Let the job go on if this command ends before it.")]
 
+BROKEN_PIPE = 13  # the number of its signal, where there is such a signal
 HURRY_S = 3.0  # once we are ending: how long a reader may take over what the job has written
 OUTER = "COVEY_OUTER"  # the jobs that wait for a job by a `run`, as <database_id>:<job> …
 LOOK_S = 0.5  # how often we look whether somebody works on the queue
@@ -167,7 +167,7 @@ class Running:
                 self._workers.leave(hurry=True)
             if is_late:
                 self._say(f"time is over, job {self._job} was cancelled")
-        return TIMED_OUT if is_late else 128 + (reason.number if isinstance(reason, Asked) else signal.SIGPIPE)
+        return TIMED_OUT if is_late else 128 + (reason.number if isinstance(reason, Asked) else BROKEN_PIPE)
 
     def _see_it_end(self) -> None:
         """The processes of the cancelled job are gone, and what they wrote is out."""

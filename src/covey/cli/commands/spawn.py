@@ -12,6 +12,7 @@ import typer
 
 from ...core.objects import spec_of
 from ...errors import InvalidInput, Refused, SpawnRefused
+from ...system.files import PLAIN
 from ..options import Words, said, takes_job_options
 from ..parser import WordsCommand, argv_of
 
@@ -95,7 +96,7 @@ def _append(path: str, line: str) -> None:
     except UnicodeDecodeError as error:
         raise InvalidInput(f"the command is not UTF-8 at byte {error.start}, and JSON has no other text") from None
     try:
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not keep us
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | PLAIN)  # a pipe must not keep us
     except OSError as error:
         raise Refused(f"COVEY_SPAWN names {path}: {error.strerror}; the job it belonged to may have ended") from None
     try:

@@ -79,11 +79,9 @@ def _follow(feed: Feed, shown: list[Event], *, json: bool) -> None:
 
 def _reader_leaves_within(seconds: float) -> bool:
     """Waits; True once nobody reads stdout any more, as in `… -f | head`: with nothing to say we would not notice."""
-    import select
+    from ...system.waiting import is_abandoned
 
-    watch = select.poll()
-    watch.register(sys.stdout.fileno(), 0)  # errors are told unasked
-    return bool(watch.poll(seconds * 1000))
+    return is_abandoned(sys.stdout.fileno(), seconds)
 
 
 def _pools_of(engine: Client, name: str) -> set[int]:

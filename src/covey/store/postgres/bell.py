@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import select
 import threading
 import weakref
 
 import psycopg
 
 from ...system.calls import WakeUp, calls
+from ...system.waiting import readable
 from ..sqlite.in_memory import QuietEar as Ear
 from .url import Target
 
@@ -64,7 +64,7 @@ class Ears:
             pause_s = min(max(pause_s * 2, RETRY_S[0]), RETRY_S[1])
 
     def _ended(self, timeout_s: float) -> bool:
-        return bool(_readable([self._ending()], timeout_s))
+        return bool(readable([self._ending()], timeout_s))
 
     def _ending(self) -> int:
         assert self._end is not None
@@ -74,7 +74,7 @@ class Ears:
         """Until we are told to end (True) or the connection is lost."""
         while True:
             end = self._ending()
-            if end in _readable([db.fileno(), end]):
+            if end in readable([db.fileno(), end]):
                 return True
             db.pgconn.consume_input()
             said = set()
@@ -91,11 +91,3 @@ class Ears:
     def _all(self) -> list[Ear]:
         with self._lock:
             return list(self._ears)
-
-
-def _readable(fds: list[int], timeout_s: float | None = None) -> list[int]:
-    """By poll: select knows no descriptor above 1,023, and a pool of many workers has those."""
-    poll = select.poll()
-    for fd in fds:
-        poll.register(fd, select.POLLIN)
-    return [fd for fd, _ in poll.poll(None if timeout_s is None else timeout_s * 1000)]

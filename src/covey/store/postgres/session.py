@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import time
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from psycopg import errors as pg
 from psycopg import waiting
 
 from ...errors import Busy, SchemaError, StoreError, Undone
+from ...system.waiting import readable
 from .url import Target
 
 T = TypeVar("T")
@@ -45,9 +45,7 @@ def _interposed(steps: Generator[Any, Any, T], fd: int, work: Callable[[], float
         wanted = next(steps)
         while wanted != waiting.WAIT_R:
             wanted = steps.send((yield wanted))
-        answer = select.poll()
-        answer.register(fd, select.POLLIN)
-        while (pause_s := work()) is not None and not answer.poll(pause_s * 1000):
+        while (pause_s := work()) is not None and not readable([fd], pause_s):
             pass
         while True:
             wanted = steps.send((yield wanted))

@@ -9,10 +9,13 @@ import contextlib
 import os
 import select
 import socket
+import sys
 
 from ...system.calls import calls
 from ...system.files import short_path
 from .sharing import follow
+
+assert sys.platform != "win32"  # it has no sockets of that kind: no_bell.py
 
 
 class SocketBell:
@@ -20,7 +23,7 @@ class SocketBell:
         os.makedirs(directory, exist_ok=True)
         self._directory = directory
         # Socket paths are limited to 107 bytes; through the descriptor every path is short.
-        self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         self._out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._out.setblocking(False)
 
@@ -38,7 +41,7 @@ class SocketBell:
     def listen(self, who: str) -> Ear:
         name = f"{who}-{os.getpid()}-{os.urandom(4).hex()}"
         try:
-            return Ear(self._fd, name)
+            return Ear(self._fd, self._directory, name)
         except OSError as error:
             raise OSError(error.errno, error.strerror, os.path.join(self._directory, name)) from None
 
@@ -51,7 +54,7 @@ class SocketBell:
 
     def _send(self, name: str) -> None:
         try:
-            self._out.sendto(b"!", short_path(self._fd, name))
+            self._out.sendto(b"!", short_path(self._fd, self._directory, name))
         except BlockingIOError:
             pass  # its buffer is full of rings
         except ConnectionRefusedError:
@@ -64,11 +67,11 @@ class SocketBell:
 class Ear:
     """One listener. `wait` returns True after a ring or a `wake`."""
 
-    def __init__(self, directory_fd: int, name: str) -> None:
+    def __init__(self, directory_fd: int, directory: str, name: str) -> None:
         self._directory_fd, self._name = directory_fd, name
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
-        path = short_path(directory_fd, name)
+        path = short_path(directory_fd, directory, name)
         try:
             self._socket.bind(path)
         except OSError:

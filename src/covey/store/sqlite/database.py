@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
@@ -21,12 +22,16 @@ from ...errors import Busy, Gone, NoQueue, SchemaError, StoreError, Unknown
 from ...system.files import file_system_of
 from ..dialect import STILL_S, Listener, Params
 from ..time_limit import Limit
-from .bell import SocketBell
 from .disk_space import is_full
 from .gate import Gate
 from .in_memory import QuietBell
 from .sharing import barred, follow
 from .upkeep import SqliteUpkeep
+
+if sys.platform == "win32":
+    from .no_bell import SocketBell
+else:
+    from .bell import SocketBell
 
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs", "ncpfs"}
 STEPS = 500_000  # of SQLite's machine between two looks at the clock: about ten milliseconds
@@ -73,7 +78,8 @@ def _after_fork_in_child() -> None:
             each._db.close()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+if sys.platform != "win32":
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 class Sqlite:
@@ -261,6 +267,9 @@ class Sqlite:
     def _configure(self, durability: str) -> None:
         db = self._db
         db.pragma("synchronous", "full" if durability == "full" else "normal")
+        if sys.platform == "darwin":  # its fsync leaves the data in the drive's own memory
+            db.pragma("fullfsync", True)
+            db.pragma("checkpoint_fullfsync", True)
         db.pragma("wal_autocheckpoint", 5000)
         db.pragma("cache_size", -65536)
         db.pragma("foreign_keys", True)

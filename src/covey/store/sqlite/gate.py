@@ -36,7 +36,7 @@ class Gate:
 
     def __init__(self, path: str) -> None:
         # Never closed: closing any descriptor of a file drops all of the process's fcntl locks on it.
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         self._threads = threading.Lock()
         self._waiter: _Waiter | None = None
 
