@@ -34,13 +34,24 @@ def short_path(directory: int, path: str, name: str) -> str:
         return f"/proc/self/fd/{directory}/{name}"
     if len(os.fsencode(os.path.join(path, name))) <= LONGEST_SOCKET_PATH:
         return os.path.join(path, name)
-    found = os.fstat(directory)
-    link = f"/tmp/covey-{found.st_dev:x}-{found.st_ino:x}"
+    link = _link(directory)
     with contextlib.suppress(FileExistsError):
         os.symlink(os.path.realpath(path), link)
-    if not os.path.samestat(os.stat(link), found):
+    if not os.path.samestat(os.stat(link), os.fstat(directory)):
         raise OSError(errno.EEXIST, "leads elsewhere", link)
     return f"{link}/{name}"
+
+
+def forget_short_path(directory: int) -> None:
+    """No link to that directory is left; whoever needs it makes it anew."""
+    if way() != "linux":
+        with contextlib.suppress(OSError):
+            os.unlink(_link(directory))
+
+
+def _link(directory: int) -> str:
+    found = os.fstat(directory)
+    return f"/tmp/covey-{found.st_dev:x}-{found.st_ino:x}"
 
 
 # Of a file that jobs may have put something else in the place of: a link would lead elsewhere, a pipe make us wait.

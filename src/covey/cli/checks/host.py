@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 from ... import env
+from ...system.calls import way
 from .check_result import CheckResult, bad, ok, warn
 
 MOST_DRIFT_S = 2.0  # more than the way to a server and back
@@ -17,6 +18,10 @@ def installation() -> Iterator[CheckResult]:
     from ... import __version__
 
     yield ok("covey", f"{__version__} on Python {'.'.join(map(str, sys.version_info[:3]))}")
+    if way() == "linux":
+        yield ok("system", "linux")
+    else:
+        yield warn("system", f"asked the {way()} way: no workers, and less is told", "docs/platforms.md has the table")
     if os.environ.get("COVEY_RUN"):
         yield warn("inside a job", "COVEY_RUN is set: this is the view of a job", "name the queue with --db")
 

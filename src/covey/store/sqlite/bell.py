@@ -12,7 +12,7 @@ import socket
 import sys
 
 from ...system.calls import calls
-from ...system.files import short_path
+from ...system.files import forget_short_path, short_path
 from .sharing import follow
 
 assert sys.platform != "win32"  # it has no sockets of that kind: no_bell.py
@@ -49,6 +49,7 @@ class SocketBell:
         """Twice is harmless: a descriptor that was closed may be somebody else's by now."""
         self._out.close()
         if self._fd >= 0:
+            forget_short_path(self._fd)
             os.close(self._fd)
             self._fd = -1
 

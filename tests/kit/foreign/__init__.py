@@ -1,0 +1,1 @@
+"""Another system, played: a Python that has only what that system has."""
