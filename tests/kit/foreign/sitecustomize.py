@@ -19,7 +19,7 @@ from typing import Any
 
 FOREIGN = os.environ.get("COVEY_TEST_FOREIGN", "")
 LOADED = ("asyncio", "multiprocessing", "selectors", "shutil", "socket", "ssl", "subprocess", "tempfile", "threading")
-LIBRARIES = ("psutil", "click", "typer", "rich.console", "psycopg")  # theirs for another system are not to be had
+LIBRARIES = ("psutil", "click", "typer", "rich.console")  # theirs for another system are not to be had
 MODULES = ("fcntl", "grp", "pwd", "resource", "termios", "pty", "tty", "syslog", "readline")  # that Windows lacks
 
 
@@ -32,6 +32,9 @@ def main() -> None:
                 raise
     import selectors
     import shutil
+    import sysconfig
+
+    sysconfig.get_config_vars()  # made for this system, and kept
 
     statvfs = os.statvfs
 
