@@ -29,7 +29,7 @@ from .sharing import barred, follow
 from .upkeep import SqliteUpkeep
 
 if sys.platform == "win32":
-    from .no_bell import SocketBell
+    from .no_bell import NoBell as SocketBell
 else:
     from .bell import SocketBell
 

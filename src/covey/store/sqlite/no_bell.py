@@ -6,7 +6,7 @@ import errno
 from typing import NoReturn
 
 
-class SocketBell:
+class NoBell:
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
