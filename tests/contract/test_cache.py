@@ -331,6 +331,56 @@ def test_success_at_the_third_attempt_is_kept_once_and_replayed_without_attempts
     assert (engine.job(hit).attempts, engine.history(hit)) == (0, [])
 
 
+# ── what people ask ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_status_counts_hits_misses_and_the_time_saved(engine: Engine, pool: HandPool) -> None:
+    put(engine)
+    run(pool)
+    put(engine, ask(), ask(), ask(2))
+    run(pool)
+    status = engine.cache_status()
+    assert (status.records, status.hits, status.misses, status.saved_s) == (2, 2, 2, 4.0)
+    assert 0 < status.bytes < status.max_bytes
+
+
+def test_explain_says_what_differs_from_the_nearest_record(engine: Engine, pool: HandPool) -> None:
+    (first,) = put(engine)
+    run(pool)
+    (other,) = put(engine, ask(2, version="1"))
+    run(pool)
+    (hit,) = put(engine)
+    (far,) = put(engine, ask(3, version="7"))
+    told = engine.explain_cache(other)
+    assert (told.outcome, told.nearest, told.differences) == ("kept", first, ["arguments: argument 1 was 1, is 2"])
+    told = engine.explain_cache(far)
+    assert told.outcome == "open"
+    assert 'code: version was "1", is "7"' in told.differences
+    assert (engine.explain_cache(hit).outcome, engine.explain_cache(first).outcome) == ("hit", "kept")
+    (plain,) = put(engine, replace(ask(), cache=None))
+    assert engine.explain_cache(plain).outcome == "uncached"
+
+
+def test_asking_changes_nothing(engine: Engine, pool: HandPool) -> None:
+    (first,) = put(engine)
+    run(pool)
+    before = engine.store.raw("select * from {cache_records}")
+    engine.cache_status()
+    engine.explain_cache(first)
+    assert engine.store.raw("select * from {cache_records}") == before
+
+
+def test_prune_keeps_as_much_as_it_is_told(engine: Engine, pool: HandPool) -> None:
+    put(engine, ask(1), ask(2))
+    run(pool)
+    run(pool)
+    assert engine.prune_cache().records == 0
+    pruned = engine.prune_cache(engine.cache_status().bytes - 1)
+    assert (pruned.records, engine.cache_status().records) == (1, 1)
+    assert engine.prune_cache(0).records == 1
+    assert engine.cache_status().bytes == 0
+
+
 # ── flights ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

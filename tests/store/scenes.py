@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from covey.core.model import Claim
+from covey.core.cache_key import Parts
+from covey.core.model import CacheAsk, Claim, Spec
 from covey.core.schedule_views import ScheduleBody
 from covey.core.turn import Caller, Capacity, Turn
 from covey.engine import db_copy
@@ -394,6 +395,22 @@ def fill(place: Place, _: object) -> None:
 
 BODY = ScheduleBody(job={"command": "true"}, at=["2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"], window="366d")
 FIRE = Scene(due, fire)
+
+
+def kept(place: Place) -> None:
+    """The cache has a record."""
+    parts = Parts("t", {"version": "1"}, [[], {}]).text()
+    engine = place.open()
+    engine.enqueue([Spec(task="t", args="[[],{}]", cache=CacheAsk(parts))])
+    pool = HandPool(engine)
+    pool.succeed(pool.claim_one(), result="1", ran=parts)
+    engine.leave(pool.id)
+
+
+def prune_cache(place: Place, _: object) -> None:
+    place.open().prune_cache(0)
+
+
 CHANGE = Scene(jobs, cancel_two)
 TURN = Scene(working, take_turn)
 ENQUEUE = Scene(an_empty_queue, enqueue_two)
@@ -413,6 +430,7 @@ SCENES = {
     "prune.before_commit": Scene(cancelled, prune),
     "rules.before_commit": Scene(jobs, set_rules),
     "pause.before_commit": Scene(jobs, pause),
+    "cache.before_prune": Scene(kept, prune_cache),
     "setting.before_commit": Scene(an_empty_queue, set_up),
     "unsetting.before_commit": Scene(set_up, unset),
     "token.before_commit": Scene(an_empty_queue, make_token),

@@ -273,9 +273,38 @@ def test_if_one_blob_is_missing_no_target_is_touched(directory: Directory, tmp_p
     assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text() == "old"
 
 
-def test_a_placing_that_fails_before_its_renames_leaves_the_old_files(
-    directory: Directory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["blob.before_ingest", "blob.before_rename"])
+def test_an_output_that_cannot_be_kept_leaves_no_blob_behind(directory: Directory, tmp_path: Path, name: str) -> None:
+    (tmp_path / "a").write_text("a")
+    env.arm(name, "raise")
+    try:
+        with pytest.raises((OSError, StoreError)):
+            ingest(str(tmp_path), ["a"], directory)
+    finally:
+        env.arm(name, None)
+    assert list(directory.all()) == []
+
+
+def test_a_placing_that_is_cut_off_between_two_renames_is_put_right_by_the_next_look(
+    directory: Directory, tmp_path: Path
 ) -> None:
+    outputs = []
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+        outputs += ingest(str(tmp_path), [name], directory)
+        (tmp_path / name).write_text("old")
+    env.arm("placing.between_renames", "raise")
+    try:
+        with pytest.raises(Refused):
+            place(str(tmp_path), outputs, directory)
+    finally:
+        env.arm("placing.between_renames", None)
+    assert [(tmp_path / name).read_text() for name in ("a", "b")] == ["a", "old"]
+    assert place(str(tmp_path), outputs, directory) == ["b"]
+    assert sorted(os.listdir(tmp_path)) == ["a", "b", "blobs"]
+
+
+def test_a_placing_that_fails_before_its_renames_leaves_the_old_files(directory: Directory, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("new")
     outputs = ingest(str(tmp_path), ["a"], directory)
     (tmp_path / "a").write_text("old")

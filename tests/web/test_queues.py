@@ -217,7 +217,8 @@ def test_two_clients_do_not_get_each_others_answers(guarded: House) -> None:
 def test_scoped_routes_are_those_that_look_at_queues() -> None:
     """Whoever adds a route must decide; those that show the whole are for tokens of the whole."""
     assert {each.name for each in CLOSED if not each.scoped} == {
-        "reap", "all_events", "status", "pool_views", "pool_events", "stop_pools", "set_setting", "unset_setting",
+        "reap", "all_events", "status", "pool_views", "pool_events", "stop_pools", "cache_status", "prune_cache",
+        "set_setting", "unset_setting",
     }  # fmt: skip
     assert ENDPOINTS["stream"].scoped
 

@@ -1,6 +1,7 @@
 """The command line: one file per verb. Only the verb that was called is imported.
 
 apps_queue         which queue a pool with an app works on: --db, else the one that the app names, else
+caching            the flags of `run` and `enqueue` about the cache
 checks/            what `covey doctor` looks at, a file for each thing that can be ill
 commands/          every verb
 container_options  what `covey worker start --executor docker` does

@@ -26,6 +26,7 @@ def submit(
     command: str | None = None,
     json: bool = False,
     db: str | None = None,
+    caching: dict[str, Any] | None = None,
     **options: Any,
 ) -> None:
     """The jobs are on disk and their ids on stdout, or there is an error and nothing is."""
@@ -36,13 +37,13 @@ def submit(
     refuse_mixture(words, argv, file, chosen.get("key"), command)
     engine = open_queue(db, create=True)
     if file is not None:
-        done = _from_file(engine, file, chosen)
+        done = _from_file(engine, file, chosen, caching)
     elif command is not None:
         from ..core.specs import shell_spec
 
-        done = engine.enqueue([shell_spec(command, **chosen)])
+        done = engine.enqueue(_cached([shell_spec(command, **chosen)], caching))
     else:
-        done = engine.enqueue(from_words(words, argv, chosen))
+        done = engine.enqueue(_cached(from_words(words, argv, chosen), caching))
     if json:
         as_json([{"id": job.id, "existing": job.existing} for job in done])
     elif done:
@@ -111,12 +112,20 @@ def from_words(words: list[str], argv: list[str] | None, options: Mapping[str, A
     return [shell_spec(argv or (words if len(words) > 1 else words[0]), **options)]
 
 
-def _from_file(engine: Client, file: str, options: Mapping[str, Any]) -> list[Enqueued]:
+def _cached(specs: list[Spec], caching: dict[str, Any] | None) -> list[Spec]:
+    if not caching:
+        return specs
+    from .caching import cached
+
+    return cached(specs, caching)
+
+
+def _from_file(engine: Client, file: str, options: Mapping[str, Any], caching: dict[str, Any] | None) -> list[Enqueued]:
     from .specs import from_lines
 
     numbered = list(from_lines(_lines(file), defaults=options))
     try:
-        return engine.enqueue([spec for _, spec in numbered])
+        return engine.enqueue(_cached([spec for _, spec in numbered], caching))
     except Duplicate as error:
         line = next((number for number, spec in numbered if f"{spec.key!r} is taken" in str(error)), "?")
         raise Duplicate(f"line {line}: {error}; nothing was queued", error.job_id) from None

@@ -150,7 +150,7 @@ def jobs(views: Sequence[JobView]) -> None:
                 job.id,
                 state(job.state),
                 job.queue,
-                f"{job.attempts}/{job.max_attempts}",
+                f"{job.attempts}/{job.max_attempts}" if job.cached_from is None else f"as {job.cached_from}",
                 _when(job, now),
                 *([family(job).replace(" children", "")] if children else []),
                 what(job),

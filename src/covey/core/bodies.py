@@ -328,6 +328,10 @@ class QueueRules(Said):
     max_depth: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
 
 
+class CachePrune(Said):
+    max_bytes: Number | None = None  # null: as configured
+
+
 class StopPools(Said):
     pools: list[Number]
 

@@ -81,7 +81,8 @@ def call_of(task: str, payload: str | None) -> tuple[Any, dict[str, str | None]]
     env: dict[str, str | None] = {}
     if task == SHELL and isinstance(given, dict):
         given = dict(given)
-        env = env_part(given.pop("env", None) or {})
+        given_env = given.pop("env", None) or {}
+        env = env_part({name: text for name, text in given_env.items() if not name.startswith("COVEY_")})
         given.pop("cache", None)  # the files that it names are parts of their own
     return shortened(given), env
 

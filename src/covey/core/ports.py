@@ -20,6 +20,9 @@ from .turn import Caller, Loan, LostPool, PendingWork, PoolInfo, Registered, Rep
 from .view import (
     Attempt,
     Branch,
+    CachePruned,
+    CacheStatus,
+    CacheWhy,
     Change,
     Counts,
     Edit,
@@ -243,6 +246,12 @@ class Client(Protocol):
     def remove_schedule(self, name: str, *, cancel_jobs: bool = False) -> int:
         """How many jobs were cancelled with it."""
         ...
+
+    def cache_status(self) -> CacheStatus: ...
+
+    def explain_cache(self, ref: str | int) -> CacheWhy: ...
+
+    def prune_cache(self, max_bytes: int | None = None) -> CachePruned: ...
 
     def settings(self) -> dict[str, Any]: ...
 

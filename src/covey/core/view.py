@@ -242,6 +242,35 @@ class Finding(Struct, kw_only=True, frozen=True):
     advice: str | None = None
 
 
+class CacheStatus(Struct, kw_only=True):
+    """What the cache keeps, and what it was good for: hits and misses among the jobs that are still known."""
+
+    records: int
+    bytes: int
+    max_bytes: int
+    hits: int
+    misses: int
+    saved_s: float  # how long the runs took that hits have saved
+    oldest_at: str | None
+
+
+class CacheWhy(Struct, kw_only=True):
+    """Why a job ran or did not."""
+
+    id: int
+    key: str | None
+    outcome: str  # hit, kept, not kept, open, uncached
+    reason: str
+    nearest: int | None = None  # the job of the record that differs least
+    differences: list[str] = []
+    parts: list[Any] | None = None  # what the key was made of; of variables only digests
+
+
+class CachePruned(Struct):
+    records: int
+    bytes: int
+
+
 class Status(Struct, kw_only=True):
     """The queue at a glance. `notes` are the findings as sentences."""
 

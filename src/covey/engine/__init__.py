@@ -3,6 +3,7 @@
 advice         commands that a person is advised to type
 again          the one place where what the database gave up is tried again
 arrivals       what an enqueue asks and writes, in whichever transaction
+cache          what people ask of the cache
 cache_records  what the cache keeps, and gives to jobs that ask for the same
 callers        jobs that end with whoever asked for them
 claims         what pools may take now

@@ -20,6 +20,9 @@ from ..core.turn import Caller, LostPool, PoolInfo, Registered, Reply, Tie, Turn
 from ..core.view import (
     Attempt,
     Branch,
+    CachePruned,
+    CacheStatus,
+    CacheWhy,
     Change,
     Edit,
     Event,
@@ -309,6 +312,18 @@ class Remote(RemoteSchedules):
         check.check_queue(queue)
         rules = bodies.QueueRules(serial=serial, concurrency=concurrency, max_depth=max_depth)
         self._ask("set_queue", rules, queue=queue)
+
+    def cache_status(self) -> CacheStatus:
+        status: CacheStatus = self._ask("cache_status")
+        return status
+
+    def explain_cache(self, ref: Ref) -> CacheWhy:
+        why: CacheWhy = self._ask("explain_cache", ref=ref)
+        return why
+
+    def prune_cache(self, max_bytes: int | None = None) -> CachePruned:
+        pruned: CachePruned = self._ask("prune_cache", bodies.CachePrune(max_bytes=max_bytes))
+        return pruned
 
     def tree(self, ref: Ref, limit: int = 50, after: int | None = None) -> Branch:
         branch: Branch = self._ask("tree", query=bodies.TreeQuery(limit=limit, after=after), ref=ref)

@@ -1,5 +1,6 @@
 """Every verb: where it lives and what it does. Enough for `--help` and completion, so they import none of them.
 
+cache          covey cache
 cancel         covey cancel
 config         covey config
 db             covey db
@@ -60,6 +61,7 @@ VERBS: Table = {
     "queue": ("", "List, limit, pause and resume queues."),
     "schedule": ("", "Jobs that are made by themselves: cron, periods, instants."),
     "token": ("", "Who may use the HTTP server."),
+    "cache": ("", "What was computed before."),
     "config": ("", "Settings of this queue."),
     "db": ("", "Look after the database."),
     "server": ("server", "Serve the queue over HTTP: workers in containers, on other hosts."),
@@ -106,6 +108,12 @@ GROUPS: dict[str, Table] = {
         "create": ("token:create", "Make a token; it is shown only once."),
         "list": ("token:list_tokens", "List tokens and what they may."),
         "revoke": ("token:revoke", "Let nobody in with a token any more."),
+    },
+    "cache": {
+        "status": ("cache:status", "Say what the cache keeps, and what it was good for."),
+        "explain": ("cache:explain", "Say why a job ran or did not."),
+        "check": ("cache:check", "Run a cached job once more and compare."),
+        "prune": ("cache:prune", "Keep less."),
     },
     "config": {
         "list": ("config:list_settings", "List settings, their defaults and where they come from."),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ..job_input import submit
-from ..options import Db, Words, said, takes_job_options
+from ..options import CacheIt, Db, NoCache, Refresh, Tools, Words, said, takes_job_options
 from ..parser import WordsCommand, argv_of
 
 
@@ -22,6 +22,10 @@ def enqueue(
         str | None, typer.Option("--command", metavar="LINE", help="The command, as a line for the shell.")
     ] = None,
     *,
+    cache: CacheIt = False,
+    no_cache: NoCache = False,
+    refresh: Refresh = False,
+    tool: Tools = None,
     json: Annotated[bool, typer.Option("--json", help="Print the ids as JSON.")] = False,
     db: Db = None,
     **options: Any,
@@ -36,7 +40,9 @@ def enqueue(
 
     covey enqueue --file jobs.txt             a command or a JSON object per line, all or none
     """
-    submit(list(words or ()), argv_of(ctx), file=file, command=command, json=json, db=db, **said(options))
+    caching = {"cache": cache, "no_cache": no_cache, "refresh": refresh, "tool": tool}
+    given: dict[str, Any] = {"file": file, "command": command, "json": json, "db": db, "caching": caching}
+    submit(list(words or ()), argv_of(ctx), **given, **said(options))
 
 
 enqueue.command_class = WordsCommand  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ import typer
 from ...errors import CoveyError, InvalidInput, NotFound, Refused, StoreError
 from ..exit_codes import TIMED_OUT, code_of
 from ..open_queue import database, open_queue, refuse_nameless_inside_job
-from ..options import Db, Words, said, takes_job_options
+from ..options import CacheIt, Db, NoCache, Refresh, Tools, Words, said, takes_job_options
 from ..parser import WordsCommand, argv_of
 from ..printing import one_line
 
@@ -45,6 +45,10 @@ def run(
     timeout: Limit = None,
     keep: Keep = False,
     no_reuse: NoReuse = False,
+    cache: CacheIt = False,
+    no_cache: NoCache = False,
+    refresh: Refresh = False,
+    tool: Tools = None,
     db: Db = None,
     **given: Any,
 ) -> int:
@@ -73,17 +77,20 @@ def run(
     outer = [job for job in chain if job[0] == engine.database_id]
     if outer:
         _refuse_own_place(engine, [job for _, job in outer], specs[0].queue_name)
+    from ..caching import cached
     from ..run_caller import Presence, Requests, ourselves
     from ..run_pool import RunWorkers, reuses
 
+    specs = cached(specs, {"cache": cache, "no_cache": no_cache, "refresh": refresh, "tool": tool})
     reuse = reuses(engine, no_reuse)
 
     lease_s: float = settings["lock_lease_seconds"]
     (job,) = engine.enqueue(specs, caller=None if keep else ourselves(lease_s))
     requests = Requests(limit_s)
     inside = bool(outer)
+    state = "pending" if specs[0].cache is None else engine.job(job.id).state  # nobody is needed for a hit
     workers = RunWorkers(engine, url, job.id, specs[0].queue_name, requests, reuse=reuse, keep=keep, inside=inside)
-    running = Running(engine, job.id, workers, requests, keep=keep)
+    running = Running(engine, job.id, workers, requests, keep=keep, state=state)
     presence = None if keep else Presence(engine, job.id, min(settings["heartbeat_seconds"], lease_s / 3))
     try:
         return running.work()
@@ -98,13 +105,16 @@ run.command_class = WordsCommand  # type: ignore[attr-defined]
 class Running:
     """One job, from its first line to its exit code."""
 
-    def __init__(self, engine: Client, job: int, workers: RunWorkers, requests: Requests, *, keep: bool) -> None:
+    def __init__(
+        self, engine: Client, job: int, workers: RunWorkers, requests: Requests, *, keep: bool, state: str
+    ) -> None:
         from ..follow import Follower
         from ..slow_reader import Outlet
 
         self._engine, self._job, self._workers, self._requests, self._keep = engine, job, workers, requests, keep
         self._outs = Outlet(sys.stdout, requests.are_due), Outlet(sys.stderr, requests.are_due)
         self._follower = Follower(engine, job, seen=set(), outs=self._outs)
+        self._state = state
         self._look_at = time.monotonic() + LOOK_S
 
     def work(self) -> int:
@@ -112,7 +122,8 @@ class Running:
         from ..run_caller import Asked, OutOfTime, Unread
 
         try:
-            self._workers.look("pending")
+            if self._state != "completed":
+                self._workers.look(self._state)
             view = self._follower.follow(self._tick)
             if any(out.is_unread for out in self._outs):
                 raise Unread

@@ -77,6 +77,7 @@ def _facts(view: JobView) -> list[tuple[str, object]]:
         ("job", view.id),
         ("key", view.key),
         ("state", state),
+        ("cached from", None if view.cached_from is None else f"job {view.cached_from}; nothing ran"),
         ("error", view.error),
         ("exit code", view.exit_code),
         ("command", view.command),

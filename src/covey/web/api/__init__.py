@@ -4,6 +4,7 @@ call    one request, understood; what a token for some queues only may ask
 jobs    enqueued, found, read, changed
 pools   register, take turns, wait, leave; what is known of pools
 queues  how queues are worked; settings
+cache   what the cache keeps, and why a job was not in it
 loans   one job at a time, for workers in any language
 metrics  what Prometheus asks for
 health  how the server is
@@ -26,7 +27,7 @@ from ..engine_threads import EngineThreads
 from ..notifier import FEW, Notifier
 from ..readers import Readers
 from ..turn_batcher import TurnBatcher
-from . import jobs, metrics, pools, queues, schedules
+from . import cache, jobs, metrics, pools, queues, schedules
 from .call import ApiCall, Verb, check_jobs, check_queues
 from .loans import Lending
 
@@ -86,4 +87,5 @@ VERBS: dict[str, Verb] = {
     **pools.VERBS,
     **queues.VERBS,
     **schedules.VERBS,
+    **cache.VERBS,
 }
