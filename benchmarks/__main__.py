@@ -32,6 +32,7 @@ MEASURES = (
     "remote",
     "readers",
     "containers",
+    "cache",
 )
 
 

@@ -12,6 +12,7 @@ from covey.core.cache_key import Parts
 from covey.core.model import CacheAsk, Claim, Output, Report, Spec
 from covey.core.view import Edit
 from covey.engine.engine import Engine
+from covey.errors import InvalidInput
 from covey.testing import FakeClock
 from tests.kit import HandPool, check_queue, child
 
@@ -294,11 +295,16 @@ def test_a_success_is_kept_only_under_the_key_of_what_ran(
 
 
 def test_the_arguments_of_a_record_are_those_of_the_row(engine: Engine, pool: HandPool) -> None:
-    """A producer may ask with parts of another call; what runs is the row, and so nothing is kept for the other one."""
-    lie = Spec(task="t", args="[[2], {}]", cache=CacheAsk(parts(1)))
-    put(engine, lie)
-    run(pool, ran=parts(1))
-    assert states(engine, put(engine)) == ["pending"]
+    """With parts of another call a producer could have one thing run and kept for who asks for another."""
+    for lie in (
+        Spec(task="t", args="[[2], {}]", cache=CacheAsk(parts(1))),
+        Spec(task="u", args="[[1], {}]", cache=CacheAsk(parts(1))),
+        Spec(task="t", cache=CacheAsk(parts(1))),
+        Spec(task="t", args="[[1], {}]", cache=CacheAsk("nonsense")),
+    ):
+        with pytest.raises(InvalidInput, match="cache: these are"):
+            put(engine, lie)
+    assert pool.claim(5) == []
 
 
 def test_a_salt_that_changes_during_the_run_keeps_its_result_back(engine: Engine, pool: HandPool) -> None:

@@ -68,21 +68,24 @@ def check_spec(spec: Spec) -> Spec:
         check_text(spec.created_by, "created_by", most=200)
     check_options(spec)
     if spec.cache is not None:
-        check_parts(spec.cache.parts)
+        check_parts(spec.cache.parts, spec)
     if spec.args is not None:
         check_args(spec.args, spec.task)
     return _checked(spec)
 
 
-def check_parts(parts: str) -> None:
-    from .cache_key import read  # for those who cache
+def check_parts(parts: str, spec: Spec) -> None:
+    """They are parts of this very call: under its key what it makes is given to others."""
+    from .cache_key import is_call, read  # for those who cache
 
     if len(parts) > MAX_PAYLOAD:
         raise InvalidInput(f"cache: parts of {len(parts):,} characters, the limit is {MAX_PAYLOAD:,}; name fewer files")
     try:
-        read(parts)
+        same = is_call(read(parts), spec.task, spec.args)
     except (ValueError, TypeError) as error:
         raise InvalidInput(f"cache: these are no parts of a key ({error}); see docs/cache.md") from None
+    if not same:
+        raise InvalidInput(f"cache: these are the parts of another call, not of {spec.task} with these arguments")
 
 
 def _checked(spec: Spec) -> Spec:

@@ -21,7 +21,7 @@ from .views import Ref, Views
 MOST_LIKE = 1000  # records of the same task that are compared
 
 
-class Cache:
+class CacheVerbs:
     def __init__(self, store: Store, clock: Callable[[], int], views: Views) -> None:
         self._store, self._clock, self._views = store, clock, views
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core import cache_key
 from ..core.codec import decode
@@ -42,6 +42,9 @@ class Record(NamedTuple):
     has_output: int
     is_unused: int  # for a day
     outputs: str | None
+    job_id: int
+    info: str | None
+    exit_code: int | None
 
 
 def there(store: Store, keys: Iterable[str], now: int) -> dict[str, Record]:
@@ -72,7 +75,15 @@ def note(
             store.ask("set_cache_key", id=id, key=keys[id])
             store.ask("set_cache_parts", id=id, parts=cache.parts, refresh=int(cache.refresh))
         else:
-            store.ask("complete_new", id=id, key=record.key, now=now)
+            store.ask(
+                "complete_new",
+                id=id,
+                key=record.key,
+                now=now,
+                from_job=record.job_id,
+                info=record.info,
+                exit_code=record.exit_code,
+            )
             _replay(store, id, record, now)
 
 
@@ -117,19 +128,24 @@ def move(store: Store, row: JobRow, queue: str, state: State, trees: Trees) -> S
 # ── what is kept ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def keep(store: Store, reports: Sequence[tuple[Report, JobRow]], now: int) -> None:
+def keep(store: Store, reports: Sequence[Report], now: int) -> None:
     """These successes are there for whoever asks for the same, if what ran is what was asked for; else it is said."""
-    calls = {row[0]: Call(*row) for row in store.ask("cached_calls", ids=json_text([row.id for _, row in reports]))}
+    calls = {row[0]: Call(*row) for row in store.ask("cached_calls", ids=json_text([report.id for report in reports]))}
     salted = salt(store)
-    for report, row in reports:
-        call = calls.get(row.id)
+    kept = []
+    for report in reports:
+        call = calls.get(report.id)
         if call is None:
             continue
         reason = why_not(report, call, salted)
         if reason is None:
-            _write(store, report, call, now)
+            if call.refresh:
+                store.ask("drop_record", key=call.key)
+            kept.append(_record(report, call, now))
         else:
-            store.event("uncached", now=now, job_id=row.id, text=f"its result was not kept: {reason}")
+            store.event("uncached", now=now, job_id=call.id, text=f"its result was not kept: {reason}")
+    if kept:
+        store.many("keep_record", kept)
 
 
 def why_not(report: Report, call: Call, salted: str) -> str | None:
@@ -138,6 +154,8 @@ def why_not(report: Report, call: Call, salted: str) -> str | None:
         return "it has spawned jobs"
     if report.ran is None:
         return "its worker did not say what ran"
+    if cache_key.key_of(report.ran, call.queue, salted) == call.key:
+        return None  # and the key was checked to be that of its task and arguments when it was enqueued
     if report.ran.startswith('{"error":'):
         return str(decode(report.ran)["error"])
     try:
@@ -147,8 +165,6 @@ def why_not(report: Report, call: Call, salted: str) -> str | None:
         return "its worker said something else than parts"
     if not same:
         return "its worker ran another call"
-    if cache_key.key_of(report.ran, call.queue, salted) == call.key:
-        return None
     if call.parts is None:
         return "what was asked for is not known any more"
     try:
@@ -158,10 +174,10 @@ def why_not(report: Report, call: Call, salted: str) -> str | None:
     return "; ".join(lines[:5]) or "the salt of the queue has changed meanwhile (cache_salt)"
 
 
-def _write(store: Store, report: Report, call: Call, now: int) -> None:
+def _record(report: Report, call: Call, now: int) -> dict[str, Any]:
     output = report.output
     took_us = (report.finished_at or 0) - (report.started_at or 0)
-    kept = {
+    record: dict[str, Any] = {
         "key": call.key,
         "queue": call.queue,
         "task": call.task,
@@ -177,7 +193,5 @@ def _write(store: Store, report: Report, call: Call, now: int) -> None:
         "job_id": call.id,
         "took_us": max(0, took_us),
     }
-    size = sum(len(value) for value in kept.values() if isinstance(value, str | bytes))
-    if call.refresh:
-        store.ask("drop_record", key=call.key)
-    store.ask("keep_record", **kept, size=size, now=now)
+    size = sum(len(value) for value in record.values() if isinstance(value, str | bytes))
+    return record | {"size": size, "now": now}

@@ -22,7 +22,7 @@ from ..errors import InvalidInput
 from ..store.store import Store
 from . import arrivals, requests
 from .again import repeated
-from .cache import Cache
+from .cache import CacheVerbs
 from .callers import Callers
 from .jobs import Jobs
 from .live_output import RunningOutput
@@ -83,7 +83,7 @@ class Engine:
         self._output = RunningOutput(store.dialect.side, self._views.job)
         self._callers = Callers(store, clock, rng)
         self._tokens = Tokens(store, clock)
-        self._cache = Cache(store, clock, self._views)
+        self._cache = CacheVerbs(store, clock, self._views)
         self._tie = self._callers.tie
 
     turn = _by("_turns", Turns.turn)
@@ -173,9 +173,9 @@ class Engine:
     token_rows = _by("_tokens", Tokens.token_rows)
     revoke_token = _by("_tokens", Tokens.revoke_token)
 
-    cache_status = _by("_cache", Cache.cache_status)
-    explain_cache = _by("_cache", Cache.explain_cache)
-    prune_cache = _by("_cache", Cache.prune_cache)
+    cache_status = _by("_cache", CacheVerbs.cache_status)
+    explain_cache = _by("_cache", CacheVerbs.explain_cache)
+    prune_cache = _by("_cache", CacheVerbs.prune_cache)
 
     @property
     def place(self) -> QueuePlace:

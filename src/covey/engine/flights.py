@@ -99,12 +99,12 @@ def landed(trees: Trees) -> None:
     store = trees.store
     moved, trees.flown = trees.flown, {}
     store.ask("unfollow", ids=json_text(sorted(moved)))
-    for key in sorted(set(moved.values())):
-        flight = store.ask("flight", key=key)
-        if not flight or _is_under_way(*flight[0]):
-            continue
-        store.ask("end_flight", key=key)
-        free(trees, key)
+    keys = json_text(sorted(set(moved.values())))
+    ended = json_text([row[0] for row in store.ask("ended_flights", keys=keys)])
+    if ended != "[]":
+        store.ask("end_flights", keys=ended)
+        for (key,) in sorted(store.ask("followed", keys=ended)):
+            free(trees, key)
 
 
 def free(trees: Trees, key: str) -> None:
@@ -114,6 +114,7 @@ def free(trees: Trees, key: str) -> None:
     ids = [row[0] for row in store.ask("followers_of", key=key, limit=1 if record is None else EVERYBODY)]
     if not ids:
         return
+    trees.changed = True
     store.ask("unfollow", ids=json_text(ids))
     store.lock_trees(ids)
     rows = store.rows(ids)
@@ -127,9 +128,3 @@ def free(trees: Trees, key: str) -> None:
         trees.unblock(row, FLIGHT)
         if record is None:
             store.ask("reserve_flight", key=key, job_id=id)
-
-
-def _is_under_way(fence: int | None, state: str | None, job_fence: int | None) -> bool:
-    if fence is None:
-        return state == "pending"
-    return state == "processing" and fence == job_fence

@@ -45,6 +45,8 @@ class Reports:
         done, kin = self._store.complete(pool, reports, trees.now)
         if results := [report for report in reports if report.result is not None and report.id in done]:
             self._store.set_results(results)
+        if keyed := {each.id for each in kin if each.cache_key is not None}:
+            cache_records.keep(self._store, [report for report in reports if report.id in keyed], trees.now)
         trees.completed(kin)
         return done
 
@@ -75,7 +77,7 @@ class Reports:
         if signal.name == "success" and report.result is not None:
             self._store.set_results([report])
         if row.cache_key is not None and change.state == "completed":
-            cache_records.keep(self._store, [(report, row)], now)
+            cache_records.keep(self._store, [report], now)
         return True
 
     def _release(self, row: JobRow, pool: int, report: Report, trees: Trees) -> bool:
@@ -129,7 +131,7 @@ def _first_of_each(reports: list[Report]) -> list[Report]:
 
 def plain_only(reports: list[Report]) -> list[Report] | None:
     """One for each run, as it can be stored; None if not all of them are plain successes."""
-    if not all(map(_is_plain, reports)):
+    if not all(_is_plain(report) and report.ran is None for report in reports):
         return None
     told = [storable(report) for report in _first_of_each(reports)]
     return told if all(map(_is_plain, told)) else None

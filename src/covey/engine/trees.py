@@ -46,9 +46,13 @@ class Trees:
     # ── what happened ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def completed(self, done: Iterable[CompletedJob]) -> None:
-        """Plain successes of jobs that have a family, a lane or uncles: most have none."""
+        """Plain successes of jobs that have a family, a lane, uncles or a key: most have none."""
+        done = list(done)
+        self.flown |= {each.id: each.cache_key for each in done if each.cache_key is not None}
         self._ends += [
-            End(each.id, "completed", each.parent_id, each.child_no, each.lane, bool(each.waited_for)) for each in done
+            End(each.id, "completed", each.parent_id, each.child_no, each.lane, bool(each.waited_for))
+            for each in done
+            if each.parent_id is not None or each.lane is not None or each.waited_for
         ]
 
     def moved(self, row: JobRow) -> None:
@@ -115,7 +119,7 @@ class Trees:
     def settle(self) -> None:
         """Every parent whose last child has ended has moved on, and so upward through all ancestors."""
         while self._ends or self.flown:
-            self.changed = True
+            self.changed |= bool(self._ends)
             ends, self._ends = self._ends, []
             self._count(ends)
             self._close(ends)

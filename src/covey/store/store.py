@@ -33,6 +33,7 @@ class CompletedJob(NamedTuple):
     child_no: int | None
     lane: int | None
     waited_for: int
+    cache_key: str | None
 
 
 class Store(Families, ReadyJobs):
@@ -123,10 +124,10 @@ class Store(Families, ReadyJobs):
     def complete(self, pool: int, reports: Sequence[Report], now: int) -> tuple[set[int], list[CompletedJob]]:
         """The plain successes of a turn, in one statement.
 
-        The ids of those that were still the reporter's to end; and of these the ones whose family must know.
+        The ids of those that were still the reporter's to end; and of these the ones whose family or cache must know.
         """
         rows = self.ask("complete", pool=pool, done=done_text(reports), now=now, flat=False)
-        kin = [CompletedJob(*row) for row in rows if row[1] is not None or row[3] is not None or row[4]]
+        kin = [CompletedJob(*row) for row in rows if row[1] is not None or row[3] is not None or row[4] or row[5]]
         return {row[0] for row in rows}, kin
 
     def set_results(self, reports: Sequence[Report]) -> None:

@@ -33,7 +33,7 @@ PLANNED: dict[str, tuple[dict[str, str], str]] = {
     "lock_families": ({"ids": "text"}, "a bigint"),
     "complete": (
         {"pool": "bigint", "done": "text", "now": "bigint", "flat": "boolean"},
-        "a bigint, b bigint, c integer, d bigint, e boolean",
+        "a bigint, b bigint, c integer, d bigint, e boolean, f text",
     ),
     "insert_express": (
         {

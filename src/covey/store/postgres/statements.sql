@@ -139,7 +139,7 @@ from taken order by priority desc, seq, id
 
 -- name: complete
 -- differs because the planner must be kept from looking through all that the pool holds: by id, with `coalesce`.
--- :flat: only jobs without a family.
+-- :flat: only jobs without a family and without a key of the cache.
 with done as (
     select (report ->> 0)::bigint as id, (report ->> 1)::bigint as fence, report ->> 2 as worker,
            (report ->> 3)::bigint as started_at, (report ->> 4)::integer as exit_code, report ->> 5 as info
@@ -150,9 +150,8 @@ set state = 'completed', pool = null, error = null, exit_code = done.exit_code, 
     started_at = done.started_at, finished_at = :now, updated_at = :now, info = coalesce(done.info, {jobs}.info)
 from done
 where {jobs}.id = done.id and coalesce({jobs}.pool, 0) = :pool and {jobs}.fence = done.fence and {jobs}.state = 'processing'
-  and cache_key is null
-  and (not :flat or not {has_kin})
-returning {jobs}.id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id)
+  and (not :flat or (not {has_kin} and cache_key is null))
+returning {jobs}.id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id), cache_key
 
 -- name: insert_express
 -- One job without anything special, in a transaction of one message: only if the queue is not sealed and has no rules.

@@ -9,9 +9,9 @@ update {payloads} set cache_parts = :parts, cache_refresh = :refresh where job_i
 -- name: complete_new
 -- A job that was inserted just now has completed at once. The rule is `hit` of core/machine.
 update {jobs}
-set state = 'completed', finished_at = :now, unique_key = null, cache_key = r.key, cached_from = r.job_id, info = r.info,
-    exit_code = r.exit_code
-from {cache_records} r where {jobs}.id = :id and {jobs}.state = 'pending' and r.key = :key
+set state = 'completed', finished_at = :now, unique_key = null, cache_key = :key, cached_from = :from_job, info = :info,
+    exit_code = :exit_code
+where id = :id
 
 -- name: copy_cache_parts
 -- A job that hit has none of its own; then those of the record.
@@ -43,7 +43,8 @@ from {cache_records} r where {jobs}.id = :id and r.key = {jobs}.cache_key
 update {cache_records} set used_at = :now where key = :key and used_at < :before
 
 -- name: records_there
-select key, result is not null, stdout is not null or stderr is not null, used_at < :before, outputs from {cache_records} where key {in_texts:keys}
+select key, result is not null, stdout is not null or stderr is not null, used_at < :before, outputs, job_id, info,
+       exit_code from {cache_records} where key {in_texts:keys}
 
 -- name: cached_calls
 -- What was asked for, of jobs that have a key.
@@ -82,13 +83,20 @@ where {flights}.fence is null
                   where j.id = {flights}.job_id and j.state = 'processing' and j.fence = {flights}.fence)
 returning key
 
--- name: flight
--- A job that moved into another queue has another key.
-select f.fence, j.state, j.fence
-from {flights} f left join {jobs} j on j.id = f.job_id and j.cache_key = f.key where f.key = :key
+-- name: ended_flights
+-- Of these. A job that moved into another queue has another key.
+select f.key from {flights} f left join {jobs} j on j.id = f.job_id and j.cache_key = f.key
+where f.key {in_texts:keys}
+  and not coalesce((j.state = 'processing' and j.fence = f.fence) or (j.state = 'pending' and f.fence is null), false)
 
 -- name: end_flight
 delete from {flights} where key = :key
+
+-- name: end_flights
+delete from {flights} where key {in_texts:keys}
+
+-- name: followed
+select distinct key from {followers} where key {in_texts:keys}
 
 -- name: reserve_flight
 insert into {flights} (key, job_id) values (:key, :job_id)
@@ -119,11 +127,11 @@ order by j.priority desc, j.seq, j.id limit :limit
 select f.job_id from {followers} w join {flights} f on f.key = w.key where w.job_id = :id
 
 -- name: cache_counts
-select count(*), coalesce(sum(size), 0), min(created_at), min(used_at) from {cache_records}
+select count(*), cast(coalesce(sum(size), 0) as bigint), min(created_at), min(used_at) from {cache_records}
 
 -- name: cache_hits
 -- Of the jobs that are still known.
-select count(*), coalesce(sum(r.took_us), 0)
+select count(*), cast(coalesce(sum(r.took_us), 0) as bigint)
 from {jobs} j left join {cache_records} r on r.key = j.cache_key
 where j.cache_key is not null and j.cached_from is not null and (:queue is null or j.queue = :queue)
 

@@ -17,8 +17,7 @@ set state = 'completed', pool = null, error = null, exit_code = done.value ->> 4
     started_at = done.value ->> 3, finished_at = :now, updated_at = :now, info = coalesce(done.value ->> 5, info)
 from json_each(:done) done
 where {jobs}.id = done.value ->> 0 and coalesce({jobs}.pool, 0) = :pool and {jobs}.fence = done.value ->> 1 and {jobs}.state = 'processing'
-  and cache_key is null
-returning id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id)
+returning id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id), cache_key
 
 -- name: promote
 -- differs because `limit` in a subquery needs no row locks here.
