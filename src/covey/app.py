@@ -17,8 +17,13 @@ from .task import Task, TaskDecorator
 from .transaction import Transaction, submit
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     from .cache import Cache
     from .core.ports import Client
+    from .job import Call
+    from .schedule import Schedule
+    from .task import Variant
 
 
 class Covey:
@@ -29,10 +34,14 @@ class Covey:
     Nothing is opened before the first use. Threads may share an app; a forked child opens its own queue by itself.
     """
 
-    def __init__(self, url: str | os.PathLike[str] | None = None, *, token: str | None = None) -> None:
+    def __init__(
+        self, url: str | os.PathLike[str] | None = None, *, token: str | None = None, name: str | None = None
+    ) -> None:
         self._connection = Connection(url, token)
+        self.name = name  # tells the schedules of two projects apart that share a queue; None: what --app says
+        self.schedules: dict[str, Schedule] = {}
         self.tasks: dict[str, Task[..., Any]] = {}
-        self.task = TaskDecorator(self._connection, self.tasks, {})
+        self.task = TaskDecorator(self._connection, self.tasks, {}, schedule=self.schedule)
 
     @property
     def client(self) -> Client:
@@ -68,6 +77,39 @@ class Covey:
 
             spec = caching.cached_command(spec, caching.Cache() if cache is True else cache, True)
         return submit(self._connection, (spec,), tx)[0]
+
+    def schedule(
+        self,
+        what: Variant[..., Any] | Call[Any],
+        *,
+        cron: str | Sequence[str] | None = None,
+        every: float | str | timedelta | None = None,
+        at: datetime | Sequence[datetime] | None = None,
+        tz: str = "UTC",
+        name: str | None = None,
+        catch_up: str = "one",
+        overlap: str = "skip",
+        window: float | str | timedelta | None = None,
+        jitter: float | str | timedelta | None = None,
+        starts: datetime | None = None,
+        until: datetime | None = None,
+        pause_after_failures: int | None = None,
+    ) -> Schedule:
+        """The task, or ``task.call(…)``, is declared to run by itself: by cron in a zone, in a period, or at instants.
+
+        Whoever starts a pool with this app brings its schedules along; nothing is written here. Its name is the
+        task's, unless one is given. docs/schedules.md has what the options mean.
+        """
+        from . import schedule
+
+        found = schedule.declared(
+            what, name=name, cron=cron, every=every, at=at, tz=tz, catch_up=catch_up, overlap=overlap, window=window,
+            jitter=jitter, starts=starts, until=until, pause_after_failures=pause_after_failures,
+        )  # fmt: skip
+        if found.name in self.schedules:
+            raise InvalidInput(f"the schedule {found.name!r} exists already; pass name= to have another one")
+        self.schedules[found.name] = found
+        return found
 
     def job(self, ref: int | str) -> Job[Any]:
         """The job with that id or key; NotFound if there is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
@@ -208,9 +208,11 @@ class TaskDecorator:
         defaults: dict[str, Any],
         name: str | None = None,
         cache: bool | Cache | None = None,
+        schedule: Callable[..., Any] | None = None,
+        when: str | Mapping[str, Any] | None = None,
     ) -> None:
         self._connection, self._tasks, self._defaults, self._name = connection, tasks, defaults, name
-        self._cache = cache
+        self._cache, self._schedule, self._when = cache, schedule, when
 
     @overload
     def __call__(self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
@@ -222,17 +224,33 @@ class TaskDecorator:
     def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
     @overload
     def __call__(
-        self, /, *, name: str | None = None, cache: bool | Cache | None = None, **options: Unpack[TaskOptions]
+        self,
+        /,
+        *,
+        name: str | None = None,
+        cache: bool | Cache | None = None,
+        schedule: str | Mapping[str, Any] | None = None,
+        **options: Unpack[TaskOptions],
     ) -> TaskDecorator: ...
 
     def __call__(
-        self, fn: Any = None, /, *, name: str | None = None, cache: bool | Cache | None = None, **options: Any
+        self,
+        fn: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        cache: bool | Cache | None = None,
+        schedule: str | Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> Any:
         if fn is None:
             defaults = self._defaults | task_options(options)
             cache = self._cache if cache is None else cache
-            return TaskDecorator(self._connection, self._tasks, defaults, name or self._name, cache)
-        if name is not None or options or cache is not None:
+            when = self._when if schedule is None else schedule
+            return TaskDecorator(
+                self._connection, self._tasks, defaults, name or self._name, cache, self._schedule, when
+            )
+        if name is not None or options or cache is not None or schedule is not None:
             raise InvalidInput(
                 "app.task takes a function or options, not both; write @app.task(queue=…) above the function"
             )
@@ -246,6 +264,8 @@ class TaskDecorator:
         if (other := self._tasks.get(name)) is not None and not _is_same(other.fn, fn):
             raise InvalidInput(f"the task {name!r} exists already, made of another function; rename one, or pass name=")
         self._tasks[name] = task
+        if self._when is not None and self._schedule is not None:
+            self._schedule(task, **({"cron": self._when} if isinstance(self._when, str) else self._when))
         return task
 
 

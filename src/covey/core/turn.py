@@ -74,6 +74,10 @@ class PoolInfo(Struct, frozen=True, kw_only=True):
     types: dict[str, int] | None = None  # queue → workers, if it has worker types
     log: str | None = None  # its log file, on its host
     cgroup: str | None = None  # the control group that holds its processes, on its host
+    zones: str | None = None  # the release of its time zones
+    project: str | None = None  # what its app is called …
+    schedules: list[dict[str, Any]] | None = None  # … and which schedules that declares; None: it cannot tell
+    within: tuple[str, ...] | None = None  # set by a server: who registers may see these queues only
     ticket: str | None = None  # of this registration: with the same one again it is the same pool
 
 

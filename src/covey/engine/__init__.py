@@ -8,6 +8,7 @@ cache_records  what the cache keeps, and gives to jobs that ask for the same
 callers        jobs that end with whoever asked for them
 claims         what pools may take now
 db_copy        a queue moves to another database
+declarations   schedules that apps declare, judged when pools come and go
 duties         housekeeping, a file a duty
 engine         its parts, the ports passed on to them, enqueue and settings
 flights        of jobs with one key one runs at a time, others follow it

@@ -13,7 +13,7 @@ from ..core.turn import Held, LostPool, PendingWork, PoolInfo, Registered
 from ..env import failpoint
 from ..errors import LeaseLost
 from ..store.store import Store
-from . import leftovers, requests, sealing
+from . import declarations, leftovers, requests, sealing
 from .again import repeated
 from .duties.duty import BATCH
 from .queues import Lanes
@@ -62,6 +62,8 @@ class Pools:
                 self._store.event("pool_started", now=now, pool=pool, text=text)
                 if info.ticket is not None:
                     requests.register(self._store, info.ticket, pool)
+                if info.schedules is not None:
+                    declarations.declare(self._store, pool, info, now)
             settings = {key: value for key, value in self._store.ask("config") if key in config.SETTINGS}
             failpoint("register.before_commit")
         return pool, settings
@@ -112,7 +114,9 @@ class Pools:
             trees = Trees(self._store, now, self._rng)
             self._reports.strand(pool, held, trees)
             trees.settle()
+            app = declarations.app_of(self._store, pool)
             self._store.ask("remove_pool", pool=pool)
+            declarations.judge(self._store, app, now)
             self._store.event("pool_stopped", now=now, pool=pool)
             failpoint("leave.before_commit")
         if held:
@@ -185,6 +189,8 @@ class Pools:
             if last is not None:
                 # First of all the row goes: from now on the pool's own turns are answered "lost".
                 store.ask("workers_died", pool=pool, now=now, text=LOST + tail)
+                app = declarations.app_of(store, pool)
                 store.ask("remove_pool", pool=pool)
+                declarations.judge(store, app, now)
                 store.event("pool_lost", now=now, pool=pool, text=f"{len(ids)} jobs handed back{tail}")
         return len(ids)

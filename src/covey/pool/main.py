@@ -22,6 +22,7 @@ from ..log import Log, LogFile
 from ..system import cgroup, process_tree
 from ..system.process import Parent, signal_pipe
 from ..system.resources import automatic, most_workers, raise_file_limit, within
+from ..system.time_zones import version as release
 from ..worker import messages
 from ..worker.messages import WorkerConfig
 from .live_output import OutputSender, create_directory, remove_directory, sweep_directories
@@ -129,7 +130,7 @@ class Starter:
         Reaper(self._source, self._source.database_id, self._log).look(me=None, force=True)
 
     def register(self) -> None:
-        options = self._options
+        options, told = self._options, self._early.told if self._early else None
         self._cgroup = self._cgroup or cgroup.create(cgroup.name(self._source.database_id, os.getpid(), self._ticks))
         info = PoolInfo(
             name=self._name,
@@ -147,6 +148,9 @@ class Starter:
             app=options.app,
             log=self._log.path,
             cgroup=self._cgroup,
+            zones=release(),
+            project=(told.project or options.app) if told else None,
+            schedules=told.schedules if told else None,
         )
         self._registered = self._source.register(info)
         given = self._registered.live

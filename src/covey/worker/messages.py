@@ -12,6 +12,7 @@ import os
 import socket
 import struct
 from array import array
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -103,6 +104,8 @@ class Preloaded(Struct, array_like=True, tag="preloaded"):
     note: str | None = None
     queue: str | None = None  # that the app names
     token: str | None = None  # that the app has for it
+    project: str | None = None  # what the app calls itself
+    schedules: list[dict[str, Any]] | None = None  # that it declares
     pid: int = 0
     ticks: int = 0
 

@@ -92,6 +92,13 @@ class Zygote:
         told = messages.Preloaded(
             kinds, queue=getattr(connection, "url", None), token=getattr(connection, "token", None)
         )
+        if declared := getattr(app, "schedules", None):
+            from msgspec import to_builtins
+
+            told.project = getattr(app, "name", None)
+            told.schedules = [{**to_builtins(each.body), "name": each.name} for each in declared.values()]
+        elif hasattr(app, "schedules"):
+            told.project, told.schedules = app.name, []
         sys.stdout.flush()  # who listens to it may change now
         if threads := other_threads():
             told.note = f"importing {self._config.app} started threads ({', '.join(threads)})"

@@ -6,6 +6,7 @@ heal_flights     followers of a flight that is none any more
 collect_cache    what is more than the cache may keep
 prune            history past its time
 forget_requests  old answers
+forget_ticks     what was decided long ago
 resume_queues    pauses that are over
 count_jobs       rows are counted as they come
 """
@@ -16,7 +17,7 @@ from random import Random
 
 from ...core import clocks
 from ...store.store import Store
-from . import collect_cache, count_jobs, forget_requests, heal_flights, heal_trees, prune, resume_queues
+from . import collect_cache, count_jobs, forget_requests, forget_ticks, heal_flights, heal_trees, prune, resume_queues
 from .duty import LONGEST_PERIOD as LONGEST_PERIOD
 from .duty import PERIOD as PERIOD
 
@@ -27,6 +28,7 @@ ALL = (
     prune.DUTY,
     collect_cache.DUTY,
     forget_requests.DUTY,
+    forget_ticks.DUTY,
     resume_queues.DUTY,
     count_jobs.DUTY,
 )

@@ -2,9 +2,9 @@
 
 -- name: insert_pool
 insert into {pools} (id, name, host, boot, pid, ticks, queues, kinds, count, types, app, log, cgroup, version, lease_s,
-                     beat_at, registered_at)
+                     zones, beat_at, registered_at)
 values (:id, :name, :host, :boot, :pid, :ticks, :queues, :kinds, :count, :types, :app, :log, :cgroup, :version, :lease_s,
-        :now, :now)
+        :zones, :now, :now)
 
 -- name: pool_for_turn
 select {turn_state} from {pools} where id = :pool

@@ -79,3 +79,32 @@ where t.job_id in (select last_job from {schedules} where id {in_ids:ids})
 
 -- name: jobs_of_schedule
 select j.id from {ticks} t join {jobs} j on j.id = t.job_id where t.schedule_id = :id and j.finished_at is null order by j.id
+
+-- name: schedules_of_app
+select {schedule} from {schedules} where app = :app order by name
+
+-- name: forgettable
+-- Ticks behind the newest hundred of their schedule, without a job that is there.
+select t.schedule_id, t.tick from {ticks} t
+where t.schedule_id > :after and t.schedule_id <= :upto
+  and t.tick < (select n.tick from {ticks} n where n.schedule_id = t.schedule_id order by n.tick desc limit 1 offset 99)
+  and (t.job_id is null or not exists (select 1 from {jobs} j where j.id = t.job_id))
+order by t.schedule_id, t.tick limit :limit
+
+-- name: forget_tick
+delete from {ticks} where schedule_id = :id and tick = :tick
+
+-- name: forgotten_to
+update {schedules} set forgotten_to = case when forgotten_to > :tick then forgotten_to else :tick end where id = :id
+
+-- name: schedule_ids
+select id from {schedules} where id > :after order by id limit :limit
+
+-- name: declare
+insert into {declarations} (pool, app, definitions, queues) values (:pool, :app, :definitions, :queues)
+
+-- name: declarations
+select pool, definitions, queues from {declarations} where app = :app order by pool desc
+
+-- name: declares
+select app from {declarations} where pool = :pool

@@ -43,6 +43,7 @@ class ServedPools:
         info = check_pool(call.body)
         check_queues(call.guest, info.queues)
         check_queues(call.guest, info.types or ())
+        info = replace(info, within=call.guest.queues)
         registered = await self._desk.ask(lambda engine: engine.register(info))
         if call.guest.queues is not None:
             self._queues[registered.pool] = info.queues
