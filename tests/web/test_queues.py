@@ -174,7 +174,7 @@ def test_no_way_to_enqueue_or_spawn_into_another_queue(guarded: House, limited: 
     for relation in ("child", "sibling", "after"):
         said = guarded.ask("POST", f"/v1/jobs/{job}/spawn", asked | {"relation": relation}, token=worker)
         assert said.status == 403
-    spawn = ["child", msgspec.to_builtins(command()), "other"]
+    spawn = ["child", msgspec.to_builtins(command(queue="other"))]
     report = [job, fence, "success", *[None] * 10, [spawn]]
     turn = {"pool": pool, "database_id": guarded.engine.database_id, "number": 2, "reports": [report]}
     assert guarded.version() == before
@@ -288,7 +288,7 @@ def test_what_is_spawned_under_a_name_of_another_queue_is_refused_and_holds_nobo
         assert guarded.ask("POST", f"/v1/jobs/{job}/spawn", asked, token=limited["worker"]).status == 200
         done = guarded.ask("POST", f"/v1/jobs/{job}/complete", {"pool": pool, "fence": fence}, token=limited["worker"])
     else:
-        spawn = ["after", msgspec.to_builtins(command(**{name: "secret-name"})), None, None, "success", ["other"]]
+        spawn = ["after", msgspec.to_builtins(command(**{name: "secret-name"})), "success", ["other"]]
         report = [job, fence, "success", *[None] * 10, [spawn]]
         turn = {"pool": pool, "database_id": guarded.engine.database_id, "number": 2, "reports": [report]}
         done = guarded.ask("POST", f"/v1/pools/{pool}/turn", turn, token=limited["worker"])

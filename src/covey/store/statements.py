@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
+from msgspec import NODEFAULT
+from msgspec.structs import fields
+
 from ..core.model import Claim, JobRow
 from ..core.schedule_rows import StoredSchedule
 from .job_rows import COLUMN_TYPES, LISTS
@@ -31,23 +34,17 @@ MACROS: dict[str, dict[str, str]] = {
     },
 }
 
-# Columns of a claim in which few jobs have anything else than this.
-USUAL = {
-    "cwd": "is null",
-    "keep_background": "= 0",
-    "interruptions": "= 0",
-    "priority": "= 0",
-    "phase": "= 'run'",
-    "depth": "= 0",
-    "max_depth": "= 1",
-    "parent_id": "is null",
-    "root_id": "= id",
-    "joins": "= 0",
-    "child_mode": "is null",
-    "tree_deadline_at": "is null",
-    "cache_key": "is null",
-}
 _OF_TREES = ("children", "failed_siblings")  # are told later, and only to those that are concerned
+# Columns of a claim in which few jobs have anything else than this: all that a Claim has a default for, and three more.
+USUAL = {"cwd": None, "keep_background": 0, "interruptions": 0} | {
+    field.name: field.default
+    for field in fields(Claim)
+    if field.default is not NODEFAULT and field.name not in _OF_TREES
+}
+_IS_USUAL = {
+    column: "is null" if value is None else f"= '{value}'" if isinstance(value, str) else f"= {value}"
+    for column, value in USUAL.items()
+} | {"root_id": "= id"}
 _COLUMN_OF = {"attempt": "attempts", "args": "(select args from {payloads} where job_id = {jobs}.id)"}
 _CLAIM = [_COLUMN_OF.get(field, field) for field in Claim.__struct_fields__ if field not in _OF_TREES]
 
@@ -57,7 +54,7 @@ PARTS = {
     "row": ", ".join(JobRow.__struct_fields__),
     "claim": ", ".join(_CLAIM),
     "claim_columns": ", ".join(column for column in _CLAIM if "select" not in column),
-    "usual": " and ".join(f"{column} {usual}" for column, usual in USUAL.items()),
+    "usual": " and ".join(f"{column} {usual}" for column, usual in _IS_USUAL.items()),
     "unusual": ", ".join(USUAL),
     "turn_state": (
         "turn_no, stop_requested_at, (select sealed from {meta}) as sealed,"
