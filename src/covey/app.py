@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from .arguments import encode
 from .connection import Connection, absolute
-from .core.options import CommandOptions, command_options
+from .core.options import command_options
 from .core.specs import shell_spec, task_spec
 from .errors import InvalidInput
 from .job import Job
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from .cache import Cache
+    from .core.options import CommandOptions
     from .core.ports import Client
     from .job import Call
     from .schedule import Schedule

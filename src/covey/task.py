@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from .arguments import Arguments, check_function
 from .core.model import CacheAsk
-from .core.options import JobOptions, TaskOptions, job_options, task_options
+from .core.options import job_options, task_options
 from .core.specs import check_spec, task_spec
 from .errors import InvalidInput, SpawnRefused
 from .job import Call, Job
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .cache import Asked, Cache, CachedTask
     from .connection import Connection
     from .core.model import Kind, Spec
+    from .core.options import JobOptions, TaskOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")

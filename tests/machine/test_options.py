@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from types import ModuleType
 from typing import Any, get_type_hints
 
 import msgspec
@@ -10,7 +13,7 @@ import pytest
 from covey import settings as config
 from covey.core import options
 from covey.core.model import KINDS, Spec
-from covey.core.options import COLUMNS, COPIED, FIELDS, KEPT, NAMES, OPTIONS, defaults, from_python, row
+from covey.core.options import COLUMNS, COPIED, FIELDS, KEPT, NAMES, OPTIONS, defaults, job_options, row
 from covey.core.view import JobView
 from covey.errors import InvalidInput
 from covey.settings import SETTINGS
@@ -50,11 +53,30 @@ def test_an_option_has_its_names_alone() -> None:
     assert all(not option.setting or option.setting in SETTINGS for option in OPTIONS)
 
 
-def test_what_python_types_and_what_a_spec_holds_are_the_options_of_the_table() -> None:
-    typed = {*get_type_hints(options.CommandOptions)}
-    assert typed | {"id"} == {*NAMES}
-    assert typed - {"mode"} == {*get_type_hints(options.SpawnedCommandOptions)}
-    assert {*get_type_hints(options.JobOptions)} == typed - {"cwd", "env", "keep_background"}
+@pytest.fixture
+def types(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module as a type checker sees it."""
+    monkeypatch.setattr("typing.TYPE_CHECKING", True)
+    found = importlib.util.spec_from_file_location("covey.core.options_as_typed", options.__file__)
+    assert found is not None
+    assert found.loader is not None
+    made = importlib.util.module_from_spec(found)
+    monkeypatch.setitem(sys.modules, found.name, made)
+    found.loader.exec_module(made)
+    return made
+
+
+def test_what_python_types_and_what_a_spec_holds_are_the_options_of_the_table(types: ModuleType) -> None:
+    def of(*levels: str) -> set[str]:
+        return {name for name, option in NAMES.items() if option.of in levels and name != "id"}
+
+    def typed(name: str) -> set[str]:
+        return {*get_type_hints(getattr(types, name))}
+
+    assert typed("TaskOptions") == of("task")
+    assert typed("JobOptions") == of("task", "job")
+    assert typed("CommandOptions") == of("task", "job", "command")
+    assert typed("SpawnedCommandOptions") == of("task", "job", "command") - {"mode"}
     assert {*Spec.__struct_fields__} - BESIDE == {*FIELDS}
     assert {option.name for option in KEPT} >= {name for name in JobView.__struct_fields__ if name in NAMES} - {
         *("id", "args", "max_retries", "run_at")
@@ -65,7 +87,7 @@ def test_what_python_types_and_what_a_spec_holds_are_the_options_of_the_table() 
 def test_a_row_has_what_was_said_and_the_defaults_of_the_rest(kind: Any) -> None:
     configured = config.effective({"max_attempts": "9", "job_timeout_seconds": "12", "backoff_jitter": "true"}, {})
     known = defaults(configured)
-    assert COLUMNS == tuple(STORED)
+    assert tuple(STORED) == COLUMNS
     assert row(Spec(task="t", kind=kind, **SAID), *known[kind]) == tuple(STORED.values())
     nothing = dict(zip(COLUMNS, row(Spec(task="t", kind=kind), *known[kind]), strict=True))
     assert nothing == dict.fromkeys(COLUMNS) | {
@@ -88,7 +110,9 @@ def test_a_row_is_bound_in_the_order_in_which_its_statement_names_the_parameters
         text = statements.load(dialect)["insert_job"]
         named = statements.re.findall(r":(\w+)", text)
         assert tuple(dict.fromkeys(named)) == BOUND
-    made = dict(zip(BOUND, job_row(Spec(task="t", **SAID), root(5), 7, defaults(config.effective({}, {}))), strict=True))
+    made = dict(
+        zip(BOUND, job_row(Spec(task="t", **SAID), root(5), 7, defaults(config.effective({}, {}))), strict=True)
+    )
     assert {column: made[column] for column in STORED} == STORED
     assert (made["id"], made["seq"], made["now"], made["task"], made["kind"]) == (5, 5, 7, "t", "sync")
     assert made["tree_deadline_at"] == 7 + 9_000_000
@@ -106,9 +130,9 @@ def test_what_must_be_looked_up_first_is_asked_for() -> None:
 
 
 def test_an_option_that_is_nothing_is_not_said() -> None:
-    assert from_python({"queue": None, "timeout": 3, "max_retries": 2}, NAMES) == {"timeout_s": 3, "max_attempts": 2}
+    assert job_options({"queue": None, "timeout": 3, "max_retries": 2}) == {"timeout_s": 3, "max_attempts": 2}
     with pytest.raises(InvalidInput, match="max_attempts and max_retries are the same thing"):
-        from_python({"max_attempts": 1, "max_retries": 2}, NAMES)
+        job_options({"max_attempts": 1, "max_retries": 2})
 
 
 def test_a_spec_travels_as_it_is() -> None:

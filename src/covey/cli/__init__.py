@@ -11,6 +11,7 @@ exit_codes         how a command ends
 fast_path          the short way for a plain `covey enqueue`, which scripts call in loops, and `covey
 follow             what a job writes, as it writes it
 job_input          from the words and options of a command line to jobs on disk
+job_options        typer's form of the options of a job
 main               where `covey` begins
 open_queue         which queue a command works on, and opening it
 options            Options and arguments that several verbs share

@@ -139,7 +139,7 @@ def _command_or_task(fields: Mapping[str, Any], words: dict[str, Any]) -> Spec:
 
 def _task(fields: Mapping[str, Any], words: dict[str, Any]) -> Spec:
     for option in IN_JSON:
-        if option.commands:
+        if option.of == "command":
             if fields.get(option.name) is not None:
                 raise InvalidInput(f"{option.name} is for commands; the task {fields['task']!r} cannot have it")
             words.pop(option.field, None)

@@ -7,66 +7,66 @@ engine/arrivals.py.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from ..errors import InvalidInput
 from . import check, forms
-from .model import KINDS, MODES, ON_ERROR, IfExists, Kind, Mode, OnError, Spec
+from .model import KINDS, MODES, ON_ERROR, Kind, Spec
+
+if TYPE_CHECKING:
+    import os
+    from datetime import datetime, timedelta
+    from typing import TypedDict
+
+    from .model import IfExists, Mode, OnError
 
 # ── as Python says them. Absent (or None) means: as configured ──────────────────────────────────────────────────────
 
+if TYPE_CHECKING:  # nobody asks for them when the program runs, and 30 types cost 3 % of an `enqueue`
 
-class _Any(TypedDict, total=False):
-    queue: str | None
-    priority: int | None
-    max_attempts: int | None
-    max_retries: int | None  # the same, under its other name
-    timeout: float | timedelta | None
-    backoff_base: float | None
-    max_backoff: float | timedelta | None
-    jitter: bool | None
-    batch: str | None
-    labels: Mapping[str, str] | None
-    on_error: OnError | None  # what a child that did not complete means for the others
-    tree_timeout: float | timedelta | None  # how long it and all its descendants may take together
+    class _Any(TypedDict, total=False):
+        queue: str | None
+        priority: int | None
+        max_attempts: int | None
+        max_retries: int | None  # the same, under its other name
+        timeout: float | timedelta | None
+        backoff_base: float | None
+        max_backoff: float | timedelta | None
+        jitter: bool | None
+        batch: str | None
+        labels: Mapping[str, str] | None
+        on_error: OnError | None  # what a child that did not complete means for the others
+        tree_timeout: float | timedelta | None  # how long it and all its descendants may take together
 
+    class _OneJob(TypedDict, total=False):
+        run_at: datetime | None
+        delay: float | timedelta | None
+        key: str | None
+        unique_key: str | None
+        if_exists: IfExists | None
 
-class _OneJob(TypedDict, total=False):
-    run_at: datetime | None
-    delay: float | timedelta | None
-    key: str | None
-    unique_key: str | None
-    if_exists: IfExists | None
+    class _Command(TypedDict, total=False):
+        cwd: str | os.PathLike[str] | None
+        env: Mapping[str, str] | None
+        keep_background: bool
 
+    class TaskOptions(_Any, total=False):
+        """What can be said of a task."""
 
-class _Command(TypedDict, total=False):
-    cwd: str | os.PathLike[str] | None
-    env: Mapping[str, str] | None
-    keep_background: bool
+        mode: Mode | None  # how its children run
 
+    class JobOptions(TaskOptions, _OneJob, total=False):
+        """What can be said of one job besides."""
 
-class TaskOptions(_Any, total=False):
-    """What can be said of a task."""
+    class CommandOptions(JobOptions, _Command, total=False):
+        """What can be said of a command besides."""
 
-    mode: Mode | None  # how its children run
-
-
-class JobOptions(TaskOptions, _OneJob, total=False):
-    """What can be said of one job besides."""
-
-
-class CommandOptions(JobOptions, _Command, total=False):
-    """What can be said of a command besides."""
-
-
-class SpawnedCommandOptions(_Any, _OneJob, _Command, total=False):
-    """The same of a command that a task spawns, whose `mode` is said of all children together."""
+    class SpawnedCommandOptions(_Any, _OneJob, _Command, total=False):
+        """The same of a command that a task spawns, whose `mode` is said of all children together."""
 
 
 # ── the options ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -84,7 +84,7 @@ class Option(Struct, frozen=True, kw_only=True):
     kept: bool = True  # whether there is a column that an insert fills with it
     once: bool = False  # it names this one job: a copy of the job does not have it
     asks: bool = False  # something must be looked up or decided before the insert
-    commands: bool = False  # for commands only
+    of: Literal["task", "job", "command"] = "task"  # what it can be said of: of a task, of one job, of a command only
     json: bool = True
     flags: tuple[str, ...] = ()  # on the command line
     metavar: str | None = None
@@ -114,23 +114,23 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="key", aliases=("id",), form=forms.KEY, about="Your own unique name for the job.",
-        flags=("--key", "--id"), verbs="enqueue run spawn", once=True, asks=True,
+        flags=("--key", "--id"), verbs="enqueue run spawn", once=True, asks=True, of="job",
     ),
     Option(
         name="if_exists", form=forms.one_of(("error", "return")), about="When the key is taken.",
-        flags=("--if-exists",), metavar="error|return", verbs="enqueue", default="error", kept=False,
+        flags=("--if-exists",), metavar="error|return", verbs="enqueue", default="error", kept=False, of="job",
     ),
     Option(
         name="unique_key", form=forms.KEY, about="One waiting job for all that ask for this name.",
-        flags=("--unique-key",), metavar="KEY", verbs="after", once=True, asks=True,
+        flags=("--unique-key",), metavar="KEY", verbs="after", once=True, asks=True, of="job",
     ),
     Option(
         name="run_at", form=forms.INSTANT, about="Not before; RFC 3339 with a zone.",
-        flags=("--run-at",), metavar="TIME", verbs="enqueue", kept=False, asks=True,
+        flags=("--run-at",), metavar="TIME", verbs="enqueue", kept=False, asks=True, of="job",
     ),
     Option(
         name="delay", called="delay_s", form=forms.DELAY, about="Not before 90s, 2h, 1d from now.",
-        flags=("--delay",), metavar="TIME", verbs="enqueue", kept=False, asks=True,
+        flags=("--delay",), metavar="TIME", verbs="enqueue", kept=False, asks=True, of="job",
     ),
     Option(
         name="max_attempts", aliases=("max_retries",), form=forms.ATTEMPTS,
@@ -156,11 +156,11 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="cwd", form=forms.PATH, about="Where it runs; else here.",
-        flags=("--cwd",), metavar="DIR", verbs=ALL, commands=True,
+        flags=("--cwd",), metavar="DIR", verbs=ALL, of="command",
     ),
     Option(
         name="env", form=forms.ENV, kept=False, spec=False, about="Give it a variable.",
-        flags=("--env", "-e"), metavar="NAME[=VALUE]", verbs=ALL, commands=True,
+        flags=("--env", "-e"), metavar="NAME[=VALUE]", verbs=ALL, of="command",
     ),
     Option(
         name="batch", form=forms.text(200), about="Name of a set of jobs.",
@@ -172,7 +172,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="keep_background", form=forms.FLAG, about="Leave what it starts running.",
-        flags=("--keep-background",), verbs="enqueue", default=False, commands=True,
+        flags=("--keep-background",), verbs="enqueue", default=False, of="command",
     ),
     Option(
         name="on_error", form=forms.one_of(ON_ERROR), about="When a child fails: what becomes of the others.",
@@ -192,6 +192,7 @@ OPTIONS: tuple[Option, ...] = (
 
 NAMES = {name: option for option in OPTIONS for name in option.names}
 FIELDS = {option.field: option for option in OPTIONS if option.spec}
+IN_JSON_ONLY = ("id",)
 IN_JSON = tuple(option for option in OPTIONS if option.json)
 KEPT = tuple(option for option in OPTIONS if option.kept)
 COLUMNS = tuple(option.field for option in KEPT)
@@ -208,27 +209,28 @@ Defaults = Mapping[Kind, tuple[Any, ...]]  # for each kind of job a value for ea
 
 def task_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """What was given for a task, in the words of a Spec; InvalidInput for an option that a task does not have."""
-    return from_python(given, TaskOptions.__annotations__)
+    return _from_python(given, ("task",))
 
 
 def job_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """What was given for a job, in the words of a Spec; InvalidInput for an option that a job does not have."""
-    return from_python(given, JobOptions.__annotations__)
+    return _from_python(given, ("task", "job"))
 
 
 def command_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """What was given for a command, in the words of a Spec; InvalidInput for an option that a command does not have."""
-    return from_python(given, CommandOptions.__annotations__)
+    return _from_python(given, ("task", "job", "command"))
 
 
-def from_python(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+def _from_python(given: Mapping[str, Any], of: tuple[str, ...]) -> dict[str, Any]:
     words: dict[str, Any] = {}
     for name, value in given.items():
-        if name not in known:
+        option = NAMES.get(name)
+        if option is None or option.of not in of or name in IN_JSON_ONLY:
+            known = [name for name, option in NAMES.items() if option.of in of and name not in IN_JSON_ONLY]
             raise InvalidInput(f"no option {name!r}; known: {', '.join(known)}")
         if value is None:
             continue
-        option = NAMES[name]
         said = option.form.python(value, name)
         if option.field in words and words[option.field] != said:  # only max_attempts has two names
             raise InvalidInput(f"{' and '.join(option.names[::-1])} are the same thing; give one of them")

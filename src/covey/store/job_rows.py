@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from ..core.model import MAX_DEPTH, Spec
 from ..core.options import COLUMNS, COPIED, KEPT, Defaults, row
@@ -10,7 +13,7 @@ from ..core.tree import deadline
 from ..core.view import JobView
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """Where a new job stands: its tree, its turn, its lane. Of a root only the first six need to be said."""
 
     id: int
@@ -32,7 +35,7 @@ def root(
     return Place(id, id, id, state, run_at, max_depth, lane)
 
 
-class JobRecord(NamedTuple):
+class JobRecord(Struct, frozen=True):
     """A job with what other tables know of it: all that a view shows, as it is stored."""
 
     id: int
@@ -85,24 +88,24 @@ _ELSEWHERE = {
     "busy_worker": "w.name",
     "busy_since": "w.busy_since",
 }
-_FACTS = JobRecord._fields[:-1]
+_FACTS = JobRecord.__struct_fields__[:-1]
 
 
 def record(row: tuple[Any, ...]) -> JobRecord:
     """Of a row of the statement `view`."""
-    return JobRecord._make((*row[: len(_FACTS)], row[len(_FACTS) :]))
+    return JobRecord(*row[: len(_FACTS)], row[len(_FACTS) :])  # type: ignore[call-arg]
 
 
 # Lists of columns, as statements name them. A row is bound by place, in the order of NAMES, in which `insert_job` first
 # names its parameters: by name it costs a third more (measured: NUMBERS).
 LISTS = {
-    "place": Place._fields,
+    "place": Place.__struct_fields__,
     "options": COLUMNS,
     "copied": COPIED,
     "record": (*(_ELSEWHERE.get(fact, f"j.{fact}") for fact in _FACTS), *(f"j.{option.field}" for option in SHOWN)),
 }
 COLUMN_TYPES = {option.field: option.form.column for option in KEPT}
-NAMES = (*Place._fields, "tree_deadline_at", "now", "kind", "task", "joins", "created_by", *COLUMNS)
+NAMES = (*Place.__struct_fields__, "tree_deadline_at", "now", "kind", "task", "joins", "created_by", *COLUMNS)
 
 
 def job_row(spec: Spec, place: Place, now: int, defaults: Defaults) -> tuple[Any, ...]:
@@ -111,4 +114,4 @@ def job_row(spec: Spec, place: Place, now: int, defaults: Defaults) -> tuple[Any
     if spec.tree_timeout_s is not None:
         deadline_at = deadline(spec.tree_timeout_s, place.run_at, now)
     told = (deadline_at, now, spec.kind, spec.task, int(spec.joins), spec.created_by)
-    return place + told + row(spec, *defaults[spec.kind])
+    return astuple(place) + told + row(spec, *defaults[spec.kind])

@@ -6,18 +6,21 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, ParamSpec, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
 
 import msgspec
 from msgspec.structs import replace
 
 from ..core import codec
 from ..core.model import Child, Claim, Mode, Phase, Relation, Spawn, When
-from ..core.options import FIELDS, SpawnedCommandOptions, command_options
+from ..core.options import FIELDS, command_options
 from ..core.specs import shell_spec
 from ..errors import InvalidInput, NotFound, Refused
 from .output import show_info
 from .spawns import Called, Family, Spawnable, Spawned, Spawns
+
+if TYPE_CHECKING:
+    from ..core.options import SpawnedCommandOptions
 
 P = ParamSpec("P")
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from ..job_input import submit
-from ..options import CacheIt, Db, NoCache, Refresh, Tools, Words, said, takes_job_options
+from ..job_options import takes_job_options
+from ..options import CacheIt, Db, NoCache, Refresh, Tools, Words
 from ..parser import WordsCommand, argv_of
 
 
@@ -42,7 +43,7 @@ def enqueue(
     """
     caching = {"cache": cache, "no_cache": no_cache, "refresh": refresh, "tool": tool}
     given: dict[str, Any] = {"file": file, "command": command, "json": json, "db": db, "caching": caching}
-    submit(list(words or ()), argv_of(ctx), **given, **said(options))
+    submit(list(words or ()), argv_of(ctx), **given, **options)
 
 
 enqueue.command_class = WordsCommand  # type: ignore[attr-defined]

@@ -12,8 +12,9 @@ import typer
 
 from ...errors import CoveyError, InvalidInput, NotFound, Refused, StoreError
 from ..exit_codes import TIMED_OUT, code_of
+from ..job_options import takes_job_options
 from ..open_queue import database, open_queue, refuse_nameless_inside_job
-from ..options import CacheIt, Db, NoCache, Refresh, Tools, Words, said, takes_job_options
+from ..options import CacheIt, Db, NoCache, Refresh, Tools, Words
 from ..parser import WordsCommand, argv_of
 from ..printing import one_line
 
@@ -61,7 +62,7 @@ def run(
 
     refuse_nameless_inside_job(db)
     limit_s = None if timeout is None else seconds(timeout, "--timeout")
-    options = job_options(said(given))
+    options = job_options(given)
     if chain := _outer_jobs():
         options["env"] = {**options.get("env", {}), OUTER: " ".join(f"{database}:{job}" for database, job in chain)}
     argv = argv_of(ctx)

@@ -13,7 +13,8 @@ import typer
 from ...core.objects import spec_of
 from ...errors import InvalidInput, Refused, SpawnRefused
 from ...system.files import PLAIN
-from ..options import Words, said, takes_job_options
+from ..job_options import takes_job_options
+from ..options import Words
 from ..parser import WordsCommand, argv_of
 
 Sibling = Annotated[bool, typer.Option("--sibling", help="One more child of this job's parent.")]
@@ -35,7 +36,7 @@ def spawn(
     if sibling and serial:
         raise InvalidInput("--serial is about this job's own children; a sibling runs as its parent says")
     relation = "sibling" if sibling else "child"
-    _ask({"relation": relation, **said({"serial": serial})}, list(words or ()), argv_of(ctx), said(options))
+    _ask({"relation": relation, **({"serial": True} if serial else {})}, list(words or ()), argv_of(ctx), options)
 
 
 @takes_job_options("after", queue=QUEUE, priority=PRIORITY)
@@ -44,7 +45,7 @@ def after(ctx: typer.Context, words: Words = None, when: When = "success", **opt
 
     covey after --unique-key flush -- ./flush.sh
     """
-    _ask({"relation": "after", "when": when}, list(words or ()), argv_of(ctx), said(options))
+    _ask({"relation": "after", "when": when}, list(words or ()), argv_of(ctx), options)
 
 
 spawn.command_class = WordsCommand  # type: ignore[attr-defined]
