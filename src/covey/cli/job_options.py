@@ -24,14 +24,12 @@ def takes_job_options(verb: str, **abouts: str) -> Callable[[F], F]:
         signature = inspect.signature(function, eval_str=True)
         own = list(signature.parameters.values())[:-1]
         options = [_parameter(each, abouts.get(each.name)) for each in OPTIONS if verb in each.verbs.split()]
-        defaults = {each.name: each.default for each in options}
+        names = {each.name for each in options}
 
         @wraps(function)
         def called(**given: Any) -> Any:
-            said = {
-                name: value for name, value in given.items() if name not in defaults or _is_said(value, defaults[name])
-            }
-            return function(**said)
+            unsaid = {name for name in names if given[name] is None or given[name] is False or given[name] == ()}
+            return function(**{name: value for name, value in given.items() if name not in unsaid})
 
         last = next((place for place, each in enumerate(own) if each.kind is each.KEYWORD_ONLY), len(own))
         parameters = [*own[:last], *options, *own[last:]]
@@ -41,16 +39,15 @@ def takes_job_options(verb: str, **abouts: str) -> Callable[[F], F]:
     return takes
 
 
-def _is_said(value: Any, default: Any) -> bool:
-    return value is not None and value != () and (value != default or type(value) is not type(default))
-
-
 def _parameter(option: Option, about: str | None) -> inspect.Parameter:
-    word = option.form.word
-    told = typer.Option(*option.flags, metavar=option.metavar, help=about or option.about)
+    word, default = option.form.word, option.default
+    known = about is None and default is not None and word is not bool
+    told = typer.Option(
+        *option.flags, metavar=option.metavar, help=about or option.about, show_default=str(default) if known else False
+    )
     return inspect.Parameter(
         option.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=option.default if about is None else None,
-        annotation=Annotated[word if option.default is not None and about is None else word | None, told],
+        default=False if word is bool else None,  # what was not said is left open, even if one can say the same
+        annotation=Annotated[word if word is bool else word | None, told],
     )

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import InvalidInput
+from ..job_options import takes_job_options
 from ..open_queue import open_queue, open_to_look
-from ..options import Db, Json, Words, said, takes_job_options
+from ..options import Db, Json, Words
 from ..parser import WordsCommand, argv_of
 from ..printing import answer, as_json, note, one_line
 from ..schedule_input import (
@@ -68,7 +69,7 @@ def add(
     """
     from ...core.schedule_views import ScheduleBody
 
-    job = job_of(list(words or ()), argv_of(ctx), said(options), task=task, args=args, kind=kind)
+    job = job_of(list(words or ()), argv_of(ctx), options, task=task, args=args, kind=kind)
     if job is None:
         raise InvalidInput("nothing to run; pass a command, as in: covey schedule add NAME --every 5m -- ./poll.sh")
     fields = body_fields(

@@ -8,8 +8,9 @@ import typer
 from msgspec.structs import replace
 
 from ...errors import InvalidInput
+from ..job_options import takes_job_options
 from ..open_queue import open_queue
-from ..options import Db, Json, Words, said, takes_job_options
+from ..options import Db, Json, Words
 from ..parser import WordsCommand, argv_of
 from ..schedule_input import (
     Args,
@@ -68,7 +69,7 @@ def edit(
     """
     from ...core.schedule_views import body_of
 
-    given = said(options)
+    given = options
     job = job_of(list(words or ()), argv_of(ctx), given, task=task, args=args, kind=kind)
     fields = body_fields(
         cron=cron, tz=tz, every=every, at=at, catch_up=catch_up, window=window, overlap=overlap, jitter=jitter,
