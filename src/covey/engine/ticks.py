@@ -241,7 +241,7 @@ class Ticks:
             (id,) = self._store.dialect.take_ids("jobs", 1)
             queue = spec.queue_name
             place = root(id, "blocked", starts_at(spec, now), queues.max_depth(queue), queues.lane(queue, id, queue))
-            place = place._replace(blocked_by=EDGES)
+            place = replace(place, blocked_by=EDGES)
             self._store.insert([id], [spec], [place], now, queues.defaults)
             for tick in decision.after:
                 self._store.ask("add_edge", job_id=id, root=known[schedule, tick], always=1)
