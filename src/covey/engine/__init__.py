@@ -15,10 +15,11 @@ flights        of jobs with one key one runs at a time, others follow it
 guests         an enqueue as a guest in somebody else's transaction
 health         whether all is well
 leftovers      files that a run leaves in the live directory when its pool is killed
-job_view       a job as people see it
+job_view       a job and its attempts as people see them
 jobs           what a person may want of jobs: cancel, retry, edit, remove
 live_output    output of running jobs
 loans          jobs on loan
+pool_view      a pool and its workers as people see them
 pools          who is lost, and what becomes of what it held
 queues         rules of queues, set and obeyed
 reopen         a person wants an ended job after all

@@ -84,7 +84,6 @@ class Engine:
         self._callers = Callers(store, clock, rng)
         self._tokens = Tokens(store, clock)
         self._cache = CacheVerbs(store, clock, self._views)
-        self._tie = self._callers.tie
 
     turn = _by("_turns", Turns.turn)
     turns = _by("_turns", Turns.turns)
@@ -247,7 +246,7 @@ class Engine:
             self._add_queues({spec.queue_name for spec in fresh}, now)
             ids = arrivals.insert(fresh, now, self.store, queues, may_hit=True)
             if caller is not None:
-                self._tie(ids, caller)
+                self._callers.tie(ids, caller)
             if ids:
                 self.store.ring_for((spec.queue_name, spec.kind, spec.priority or 0) for spec in fresh)
             enqueued = arrivals.named(answers, ids)

@@ -1,14 +1,16 @@
-"""A job as people see it, made of its record."""
+"""A job and its attempts as people see them, made of their records."""
 
 from __future__ import annotations
 
-from ..core.codec import decode
+from typing import Any
+
+from ..core.codec import decode, printable
 from ..core.label import parts
 from ..core.machine import SECOND
 from ..core.model import SHELL
 from ..core.specs import command_line
 from ..core.tree import with_children
-from ..core.view import ChildCounts, JobView, rfc3339
+from ..core.view import Attempt, ChildCounts, JobView, rfc3339
 from ..store.job_rows import SHOWN, JobRecord
 
 
@@ -56,4 +58,42 @@ def job_view(row: JobRecord) -> JobView:
         cached_from=row.cached_from,
         cache_key=row.cache_key,
         **options,
+    )
+
+
+def attempt_view(row: tuple[Any, ...]) -> Attempt:
+    (
+        number,
+        fence,
+        outcome,
+        worker,
+        pool,
+        started_at,
+        finished_at,
+        exit_code,
+        error,
+        detail,
+        out,
+        err,
+        lost_out,
+        lost_err,
+    ) = row
+    ran_by, pool_name, host = parts(worker)
+    return Attempt(
+        number=number,
+        fence=fence,
+        outcome=outcome,
+        worker=ran_by,
+        pool=pool,
+        started_at=rfc3339(started_at),
+        finished_at=rfc3339(finished_at),
+        exit_code=exit_code,
+        error=error,
+        detail=detail,
+        stdout=printable(out or b""),
+        stderr=printable(err or b""),
+        stdout_dropped=lost_out,
+        stderr_dropped=lost_err,
+        pool_name=pool_name,
+        host=host,
     )

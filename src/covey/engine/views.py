@@ -12,9 +12,7 @@ from msgspec.structs import replace
 
 from .. import __version__
 from ..core import check, query
-from ..core.clocks import SLACK, age_s
-from ..core.codec import decode, printable
-from ..core.label import parts
+from ..core.clocks import SLACK
 from ..core.model import ENDED, KINDS, STATES
 from ..core.ports import Bell, Listener
 from ..core.turn import WorkerState
@@ -33,7 +31,6 @@ from ..core.view import (
     Sample,
     Status,
     Why,
-    WorkerView,
     rfc3339,
 )
 from ..errors import InvalidInput, NotFound
@@ -42,7 +39,8 @@ from ..store.time_limit import limited
 from . import duties, health, live_output, sealing, tallies
 from .again import repeated
 from .health import is_alive as is_alive
-from .job_view import job_view
+from .job_view import attempt_view, job_view
+from .pool_view import pool_view
 from .why import NAMED, Facts, Kin, explain
 
 Ref = str | int
@@ -132,7 +130,7 @@ class Views:
         return Branch(job, children, children[-1].child_no if len(rows) > limit else None)
 
     def history(self, ref: Ref) -> list[Attempt]:
-        return [_attempt(row) for row in self._store.ask("attempts_of", id=id_of(self._store, ref))]
+        return [attempt_view(row) for row in self._store.ask("attempts_of", id=id_of(self._store, ref))]
 
     def wait_for(self, ids: Sequence[int], timeout_s: float | None, *, any_of: bool = False) -> bool:
         """True when all (or any) have ended; a pruned job has. Looks once a second, and whenever the bell rings."""
@@ -314,7 +312,7 @@ class Views:
         workers: dict[int, list[WorkerState]] = {}
         for pool, name, kind, state, pid, ticks, started_at, *rest in self._store.ask("worker_rows"):
             workers.setdefault(pool, []).append(WorkerState(name, kind, state, pid, ticks, started_at, *rest))
-        return [_pool(row, workers.get(row[0], []), now) for row in self._store.ask("pool_rows")]
+        return [pool_view(row, workers.get(row[0], []), now) for row in self._store.ask("pool_rows")]
 
     def _counts(self) -> Counts:
         return tallies.counts(self._store)
@@ -370,98 +368,6 @@ def _conditions(wanted: Filter) -> tuple[list[str], dict[str, Any]]:
     return where, params
 
 
-def _attempt(row: tuple[Any, ...]) -> Attempt:
-    (
-        number,
-        fence,
-        outcome,
-        worker,
-        pool,
-        started_at,
-        finished_at,
-        exit_code,
-        error,
-        detail,
-        out,
-        err,
-        lost_out,
-        lost_err,
-    ) = row
-    ran_by, pool_name, host = parts(worker)
-    return Attempt(
-        number=number,
-        fence=fence,
-        outcome=outcome,
-        worker=ran_by,
-        pool=pool,
-        started_at=rfc3339(started_at),
-        finished_at=rfc3339(finished_at),
-        exit_code=exit_code,
-        error=error,
-        detail=detail,
-        stdout=printable(out or b""),
-        stderr=printable(err or b""),
-        stdout_dropped=lost_out,
-        stderr_dropped=lost_err,
-        pool_name=pool_name,
-        host=host,
-    )
-
-
 def _event(row: tuple[Any, ...]) -> Event:
     id, at, kind, job, pool, worker, text = row
     return Event(id=id, at=rfc3339(at), kind=kind, job_id=job, pool=pool, worker=worker, text=text)
-
-
-def _pool(row: tuple[Any, ...], workers: list[WorkerState], now: int) -> PoolView:
-    id, name, host, boot_id, pid, ticks, queues, kinds, count, types, app, log, given_up = row[:13]
-    version, beat_at, lease_s, registered_at, stop_requested_at, draining_at, held = row[13:]
-    beat_age_s = age_s(beat_at, now)
-    return PoolView(
-        id=id,
-        name=name,
-        host=host,
-        boot=boot_id,
-        pid=pid,
-        ticks=ticks,
-        queues=None if queues is None else decode(queues),
-        kinds=decode(kinds),
-        count=count,
-        types=None if types is None else decode(types),
-        app=app,
-        log=log,
-        given_up={} if given_up is None else decode(given_up),
-        version=version,
-        beat_at=rfc3339(beat_at),
-        beat_age_s=beat_age_s,
-        lease_s=lease_s,
-        registered_at=rfc3339(registered_at),
-        state="stopping" if stop_requested_at else "draining" if draining_at else "running",
-        held=held,
-        workers=[_worker(worker, id, host, beat_age_s) for worker in workers],
-    )
-
-
-def _worker(worker: WorkerState, pool: int, host: str, beat_age_s: float) -> WorkerView:
-    is_command = worker.kind == "command"
-    return WorkerView(
-        id=f"{pool}/{worker.name}",
-        name=worker.name,
-        pool=pool,
-        host=host,
-        queue=worker.queue,
-        kind="command" if is_command else "python",
-        mode=None if is_command else worker.kind,
-        state=worker.state,
-        pid=worker.pid,
-        ticks=worker.ticks,
-        started_at=rfc3339(worker.started_at),
-        beat_age_s=beat_age_s,
-        job_id=worker.job_id,
-        fence=worker.fence,
-        busy_since=rfc3339(worker.busy_since),
-        done=worker.done,
-        failed=worker.failed,
-        memory=worker.memory,
-        error=worker.error,
-    )
