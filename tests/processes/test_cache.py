@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from covey import Covey, code_digest
 from covey.core.view import JobView
+from covey.testing import until
 from tests.kit.running import Yard
 
 SERVED = ("test_what_ran_in_a_worker_is_not_run_again",)
@@ -160,3 +162,24 @@ def test_a_cached_command_sees_little_of_its_workers_environment_and_is_replayed
         again = yard.is_in(app.shell("exit 3", cache=True, max_attempts=1).id, "dead")
         assert failed.id != again.id
         assert again.attempts == 1
+
+
+@pytest.mark.parametrize("point", ["turn.after_reports", "turn.before_commit", "turn.after_commit"])
+def test_a_pool_that_is_killed_at_any_step_of_a_report_leaves_a_whole_record_or_none(yard: Yard, point: str) -> None:
+    """And nobody who follows it waits for ever: another pool has them."""
+    go = yard.home / "go"
+    line = f"while [ ! -e {go} ]; do sleep 0.02; done; echo $$"
+    with Covey(yard.db) as app:
+        ids = [app.shell(line, cwd=str(yard.home), cache=True).id for _ in range(4)]
+    doomed = yard.pool(commands_only=True, count=4).started()
+    until(lambda: sorted(yard.job(id).state for id in ids) == ["blocked"] * 3 + ["processing"], 20)
+    doomed.process.send_signal(signal.SIGKILL)
+    go.touch()
+    armed = yard.pool(commands_only=True, count=4, failpoints={point: f"once:{yard.home}/fuse:kill"})
+    until(lambda: armed.process.poll() is not None, 30, "the failpoint strikes")
+    assert yard.engine.cache_status().records in (0, 1)
+    yard.pool(commands_only=True, count=1)
+    jobs = yard.completes(*ids)
+    outputs = {yard.attempt(job.id).stdout for job in jobs}
+    assert len(outputs) == 1
+    assert [job.cached_from is None for job in jobs].count(True) == 1
