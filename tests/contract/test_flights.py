@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from threading import Lock, Thread
 
 import pytest
 
+from covey import env
 from covey.core.model import Report
 from covey.engine.engine import Engine
 from covey.testing import until
@@ -91,4 +93,23 @@ def test_whatever_becomes_of_flights_one_runs_at_a_time_and_all_end(engine: Engi
     assert all(job.result == 42 for job in jobs if job.state == "completed")
     assert sum(job.attempts for job in jobs) == sum(job.state == "dead" or job.cached_from is None for job in jobs)
     assert engine.store.raw("select count(*) from {followers}")[0][0] == 0
+    check_queue(engine)
+
+
+def test_claims_of_a_turn_that_fails_before_the_cache_was_asked_come_back(engine: Engine) -> None:
+    """Where a turn travels in one message, the cache is asked after it; a pool that was not told lists what it has."""
+    ids = [engine.enqueue([ask()])[0].id for _ in range(2)]
+    pool = HandPool(engine)
+    claims = []
+    env.arm("turn.before_sift", "raise")
+    try:
+        with contextlib.suppress(Exception):
+            claims = pool.claim(5)
+    finally:
+        env.arm("turn.before_sift", None)
+    pool.beat(*claims)
+    claims += pool.claim(5)
+    assert len(claims) == 1
+    pool.turn(done(claims[0]))
+    assert {engine.job(id).state for id in ids} == {"completed"}
     check_queue(engine)

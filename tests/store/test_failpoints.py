@@ -42,6 +42,7 @@ ELSEWHERE = {"containers.ticked": "tests/containers/test_supervisor.py"} | dict.
     ("blob.before_ingest", "blob.before_rename", "placing.before_rename", "placing.between_renames"),
     "tests/unit/test_blobs.py",
 )
+ELSEWHERE["turn.before_sift"] = "tests/contract/test_flights.py"
 
 
 # ── every transaction has one of its own ────────────────────────────────────────────────────────────────────────────
