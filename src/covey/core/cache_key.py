@@ -17,6 +17,7 @@ from .model import SHELL
 VERSION = "covey-key-1"  # another list of parts, or another way to write one: another word, and old records are unused
 LONG = 2000  # characters of JSON; longer arguments are in the key by their digest
 NAMES = ("task", "code", "arguments", "inputs", "outputs", "env", "tools")
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 Form = str  # of an input: file, exec (an executable file), absent
 
 
@@ -69,7 +70,7 @@ def digest(data: bytes) -> str:
 
 def canonical(value: Any) -> str:
     """JSON with sorted keys. 1, 1.0, true and "1" stay four different texts."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _encode(value)
 
 
 # ── what a job's row says of its parts ──────────────────────────────────────────────────────────────────────────────

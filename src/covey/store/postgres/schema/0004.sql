@@ -1,6 +1,6 @@
 -- The result cache. As for SQLite.
 alter table {jobs} add column cache_key text collate "C", add column cached_from bigint;
-create index jobs_cache_key on {jobs} (cache_key, state) where cache_key is not null;
+create index jobs_cache_key on {jobs} (cache_key) where cache_key is not null;
 
 alter table {payloads} add column cache_parts text,
     add column cache_refresh integer not null default 0 check (cache_refresh in (0, 1));

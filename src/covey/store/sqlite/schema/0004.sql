@@ -1,7 +1,7 @@
 -- The result cache. A job that asks for none has nothing of it but two nulls.
 alter table jobs add column cache_key text;           -- the key of what was asked for
 alter table jobs add column cached_from integer;      -- it did not run: this job's run has made its result
-create index jobs_cache_key on jobs (cache_key, state) where cache_key is not null;
+create index jobs_cache_key on jobs (cache_key) where cache_key is not null;
 
 alter table payloads add column cache_parts text;     -- what the key was made of
 alter table payloads add column cache_refresh integer not null default 0 check (cache_refresh in (0, 1));
