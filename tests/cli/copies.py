@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from covey.core.model import ENDED, Output
+from covey.core.schedule_views import ScheduleBody
 from covey.core.turn import Caller
 from covey.engine import db_copy
 from covey.engine.engine import Engine
@@ -47,6 +48,8 @@ def fill(engine: Engine, plain: int = 3) -> None:
     engine.set_queue("row", serial=True)
     engine.set_queue("Two.at@once", concurrency=2, max_depth=3)
     engine.pause("later")
+    engine.put_schedule("poll", ScheduleBody(job={"command": ": poll", "queue": "later"}, every="1h"))
+    engine.run_schedule("poll")
     engine.enqueue([command(": waits", queue="later"), command(": in an hour", delay_s=3600)])
     caller = Caller(host="far", boot="another:1", pid=1, ticks=1, lease_s=30.0)
     engine.enqueue([command(": somebody waits for it", queue="later")], caller=caller)

@@ -509,3 +509,16 @@ def test_views_are_the_same_for_everybody_who_looks(connect: Callable[[], Engine
     assert view.next is not None
     assert view.fires >= view.next
     assert isinstance(other.run_schedule("s"), TickView)
+
+
+def test_status_names_what_is_ill(engine: Engine, pool: HandPool, clock: FakeClock) -> None:
+    put(engine, "long")
+    put(engine, "poor", pause_after_failures=1, job={"command": "false", "max_attempts": 1})
+    for _ in range(4):
+        clock.advance(3600)
+        for claim in turn_until_decided(pool, want=2):
+            if "poor" in (claim.args or ""):
+                pool.fail(claim)
+    notes = " ".join(finding.text for finding in engine.status().findings)
+    assert "schedule poor is paused: 1 runs in a row were dead" in notes
+    assert "schedule long has skipped 3 ticks in a row" in notes

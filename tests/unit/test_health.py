@@ -344,3 +344,9 @@ def test_what_happened_before_is_said_too() -> None:
         "events": ["t2 edited", "t1 interrupted: its pool was lost"],
     }
     assert explain(job("dead"), [], None, [], [], 7, 0, Kin()).facts["ahead"] is None
+
+
+def test_a_schedule_is_overdue_only_where_pools_live() -> None:
+    rows = [("nightly", 0, None, 0, 0)]
+    assert [finding.level for finding in health.ill_schedules(rows, 10**9, living=True)] == ["broken"]
+    assert health.ill_schedules(rows, 10**9, living=False) == []

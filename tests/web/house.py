@@ -195,6 +195,16 @@ def _turn(house: House, queue: str) -> tuple[Any, ...]:
     return f"/v1/pools/{turn['pool']}/turn", "", turn
 
 
+def _schedule(tail: str = "", body: Any = None, query: str = "") -> Make:
+    def make(house: House, queue: str) -> tuple[Any, ...]:
+        name = f"of-{queue}"
+        if name not in [view.name for view in house.engine.schedules()]:
+            house.engine.put_schedule(name, ScheduleBody(job={"command": "true", "queue": queue}, every="1h"))
+        return f"/v1/schedules/{name}{tail}", query, body
+
+    return make
+
+
 EXAMPLES: dict[str, Make] = {
     "health": _plain("/health"),
     "livez": _plain("/livez"),
@@ -245,6 +255,20 @@ EXAMPLES: dict[str, Make] = {
     "status": _plain("/v1/status"),
     "metrics": _plain("/metrics"),
     "queues": _plain("/v1/queues"),
+    "schedules": _plain("/v1/schedules"),
+    "schedule": _schedule(),
+    "put_schedule": lambda house, queue: (
+        f"/v1/schedules/put-{queue}",
+        "",
+        {"job": {"command": "true", "queue": queue}, "every": "1h"},
+    ),
+    "remove_schedule": _schedule(),
+    "ticks": _schedule("/ticks"),
+    "next_ticks": _schedule("/next"),
+    "pause_schedule": _schedule("/pause", {}),
+    "resume_schedule": _schedule("/resume", {}),
+    "run_schedule": _schedule("/run", {"overlap": "allow"}),
+    "backfill_schedule": _schedule("/backfill", {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T02:00:00Z"}),
     "set_queue": lambda house, queue: (f"/v1/queues/{queue}", "", {"concurrency": 3}),
     "pause": lambda house, queue: (f"/v1/queues/{queue}/pause", "", {}),
     "resume": lambda house, queue: (f"/v1/queues/{queue}/resume",),

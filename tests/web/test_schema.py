@@ -17,6 +17,7 @@ from tests.kit.http_server import Served
 # Where a document of types cannot say all that must hold: JSON or a duration inside a string, fields that exclude each
 # other, a body that must repeat a number of the path.
 BEYOND_TYPES = ["enqueue", "enqueue_jobs", "spawn", "turn", "set_setting"]
+BEYOND_TYPES += ["put_schedule", "backfill_schedule", "pause_schedule"]
 
 CONFIG = f"""
 [[operations]]

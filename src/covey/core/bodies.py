@@ -304,7 +304,7 @@ class ResumeSchedule(Said):
 
 
 class RunSchedule(Said):
-    overlap: str | None = None
+    overlap: Literal["skip", "allow", "queue", "cancel"] | None = None
 
 
 class Backfill(Said):

@@ -18,6 +18,8 @@ Health = Literal["fine", "warning", "broken"]
 Lane = tuple[str, str]  # queue, kind: jobs of it wait
 Ahead = tuple[str, str | None, int]  # what lies in the future, which one, when
 MOST_NAMES = 5
+OVERDUE = 60_000_000  # µs after which a tick that nobody decided is a sign that something is wrong
+SKIPPED = 3
 WRITTEN = {
     "duty": "housekeeping put off:",
     "pause": "a pause of queue",
@@ -293,3 +295,30 @@ def _warning(text: str, what: str) -> Finding:
 
 def _broken(text: str, what: str) -> Finding:
     return Finding(level="broken", text=text, advice=what)
+
+
+# ── schedules ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ill_schedules(
+    rows: Sequence[tuple[str, int | None, str | None, int, int]], now: int, *, living: bool
+) -> list[Finding]:
+    """``rows``: name, when its next tick is decided, why it is paused, how many were skipped or broken in a row."""
+    found = []
+    for name, fire_at, note, skipped, errors in rows:
+        if fire_at is not None and fire_at < now - OVERDUE and living and not errors:
+            text = f"schedule {name} is overdue by {(now - fire_at) / 1e6:.0f} s, although pools live"
+            found.append(Finding(level="broken", text=text, advice=f"covey schedule show {name}"))
+        elif note is not None and fire_at is None:
+            found.append(
+                Finding(
+                    level="warning", text=f"schedule {name} is paused: {note}", advice=f"covey schedule resume {name}"
+                )
+            )
+        elif errors:
+            text = f"schedule {name} could not be decided, {errors} times in a row"
+            found.append(Finding(level="warning", text=text, advice="covey worker events, covey status"))
+        elif skipped >= SKIPPED:
+            text = f"schedule {name} has skipped {skipped} ticks in a row: its job takes longer than its period"
+            found.append(Finding(level="warning", text=text, advice=f"covey schedule show {name}"))
+    return found

@@ -239,12 +239,14 @@ class Views:
             stranded = self._store.ask("stranded", limit=health.MOST_NAMES + 1)
             stored: dict[str, str] = dict(self._store.ask("config"))
             now = self._clock()
+            ill = self._store.ask("ill_schedules", late=now - health.OVERDUE, skipped=health.SKIPPED, limit=100)
             ahead = self._store.ask("ahead", ahead=now + SLACK, late=now + duties.LONGEST_PERIOD + SLACK)
         totals: dict[str, int] = {state: sum(per.get(state, 0) for per in counts.values()) for state in STATES}
         living = [pool for pool in pools if is_alive(pool)]
         findings = health.examine(
             pools, queues, waiting, orphans=orphans, dead=totals["dead"], ahead=ahead, stranded=stranded
         )
+        findings += health.ill_schedules(ill, now, living=bool(living))
         findings = sorted([*findings, *self.disk()], key=health.rank)
         if sealed:
             findings = [sealing.finding(sealed)]  # the rest is no longer this queue's concern

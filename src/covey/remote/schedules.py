@@ -46,7 +46,8 @@ class RemoteSchedules:
         return view
 
     def run_schedule(self, name: str, *, overlap: str | None = None) -> TickView:
-        view: TickView = self._ask("run_schedule", bodies.RunSchedule(overlap=overlap), name=name)
+        asked = bodies.RunSchedule(overlap=overlap)  # type: ignore[arg-type]  # the server says what is wrong with it
+        view: TickView = self._ask("run_schedule", asked, name=name)
         return view
 
     def backfill_schedule(

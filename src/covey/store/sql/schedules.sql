@@ -108,3 +108,9 @@ select pool, definitions, queues from {declarations} where app = :app order by p
 
 -- name: declares
 select app from {declarations} where pool = :pool
+
+-- name: ill_schedules
+-- Due for a while, paused by themselves, or skipping again and again.
+select name, fire_at, pause_note, skipped, errors from {schedules}
+where retired_at is null and (fire_at < :late or paused_by = 'covey' or errors > 0 or skipped >= :skipped)
+order by name limit :limit
