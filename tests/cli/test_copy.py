@@ -33,7 +33,7 @@ def test_every_row_arrives_and_the_queue_goes_on_as_it_would_have(
     with opened(old, clocks[0]) as source:
         fill(source)
         before, last = contents(source), Rows(source.store).last_ids()
-        assert all(before.values()), "an empty table proves nothing"
+        assert [name for name, rows in before.items() if not rows] == [], "an empty table proves nothing"
         done = covey("db", "copy", old, new, "--json")
         assert (done.code, done.err) == (0, "")
         assert done.json["tables"] == {name: len(rows) for name, rows in before.items()}

@@ -103,9 +103,7 @@ def test_pools_that_are_killed_at_random_give_each_tick_one_job(
         expected = missed(engine, proof(4, 20), proof(12, 50))
         killed = 0
         while due(engine):
-            doomed = [
-                Child(DOOMED, url, dice.choice(POINTS), str(dice.randrange(3))) for _ in range(proof(2, 5))
-            ]
+            doomed = [Child(DOOMED, url, dice.choice(POINTS), str(dice.randrange(3))) for _ in range(proof(2, 5))]
             killed += sum(each.end()[0] == -9 for each in doomed)
         assert killed >= proof(2, 10)
         assert audit(engine, expected) == []

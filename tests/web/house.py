@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from covey.core.endpoints import ENDPOINTS, Endpoint
+from covey.core.schedule_views import ScheduleBody
 from covey.core.turn import Capacity, Turn
 from covey.open import open_engine, open_store
 from tests.kit.factories import command, pool_info
@@ -62,6 +63,9 @@ class House:
         for queue in ("own", "other"):
             self.engine.set_queue(queue, concurrency=None)
             self.engine.resume(queue)
+            self.engine.put_schedule(
+                f"of-{queue}", ScheduleBody(job={"command": "true", "queue": queue}, every="1h", overlap="allow")
+            )
         self.jobs = {queue: self.claimed(queue) for queue in ("own", "other")}
         self.waiting = {queue: self.engine.enqueue([command(queue=queue)])[0].id for queue in ("own", "other")}
         self.ended = {queue: self.engine.enqueue([command(queue=queue)])[0].id for queue in ("own", "other")}
@@ -195,14 +199,8 @@ def _turn(house: House, queue: str) -> tuple[Any, ...]:
     return f"/v1/pools/{turn['pool']}/turn", "", turn
 
 
-def _schedule(tail: str = "", body: Any = None, query: str = "") -> Make:
-    def make(house: House, queue: str) -> tuple[Any, ...]:
-        name = f"of-{queue}"
-        if name not in [view.name for view in house.engine.schedules()]:
-            house.engine.put_schedule(name, ScheduleBody(job={"command": "true", "queue": queue}, every="1h"))
-        return f"/v1/schedules/{name}{tail}", query, body
-
-    return make
+def _schedule(tail: str = "", body: Any = None) -> Make:
+    return lambda house, queue: (f"/v1/schedules/of-{queue}{tail}", "", body)
 
 
 EXAMPLES: dict[str, Make] = {
@@ -267,7 +265,7 @@ EXAMPLES: dict[str, Make] = {
     "next_ticks": _schedule("/next"),
     "pause_schedule": _schedule("/pause", {}),
     "resume_schedule": _schedule("/resume", {}),
-    "run_schedule": _schedule("/run", {"overlap": "allow"}),
+    "run_schedule": _schedule("/run", {}),
     "backfill_schedule": _schedule("/backfill", {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T02:00:00Z"}),
     "set_queue": lambda house, queue: (f"/v1/queues/{queue}", "", {"concurrency": 3}),
     "pause": lambda house, queue: (f"/v1/queues/{queue}/pause", "", {}),
