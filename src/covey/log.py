@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import threading
@@ -81,7 +82,8 @@ class LogFile:
 class Log:
     """Lines with a time and a name. A line that repeats is said at most once in ten seconds.
 
-    COVEY_LOG says from which level on; --quiet keeps standard error to warnings, the file has the rest all the same.
+    COVEY_LOG says from which level on, COVEY_LOG_FORMAT=json makes each line an object.
+    --quiet keeps standard error to warnings, the file has the rest all the same.
     """
 
     def __init__(self, name: str, *, quiet: bool = False, file: LogFile | None = None) -> None:
@@ -89,6 +91,7 @@ class Log:
         wanted = os.environ.get("COVEY_LOG", "info").lower()
         self._least = LEVELS.index(wanted) if wanted in LEVELS else 1
         self._least_aloud = max(self._least, LEVELS.index("warning")) if quiet else self._least
+        self._is_json = os.environ.get("COVEY_LOG_FORMAT", "").lower() == "json"
         self._said: dict[str, float] = {}
         self.tells_jobs = self._least == 0  # asked once: what nobody reads is not put into words
 
@@ -97,17 +100,25 @@ class Log:
         """Where to read on."""
         return self.file.path if self.file else None
 
-    def _say(self, level: str, text: str) -> None:
+    def _say(self, level: str, text: str, event: str | None = None) -> None:
         rank = LEVELS.index(level)
         if rank < self._least:
             return
         now = datetime.now(UTC)
+        at = f"{now.isoformat(timespec='milliseconds')[:-6]}Z"
+        if self._is_json:  # what it is about has the name of the method that words it
+            event = event or sys._getframe(1).f_code.co_name
+            said = {"ts": at, "level": level, "source": self._name, "event": event, "msg": text}
+            line = aloud = json.dumps(said, ensure_ascii=False) + "\n"
+        else:
+            line = f"{at} {level} {self._name} {text}\n"
+            aloud = f"{now.strftime('%H:%M:%S.%f')[:-3]} {self._name} {text}\n"
         if self.file:
-            self.file.write(f"{now.isoformat(timespec='milliseconds')[:-6]}Z {level} {self._name} {text}\n")
+            self.file.write(line)
         if rank < self._least_aloud:
             return
         try:
-            sys.stderr.write(f"{now.strftime('%H:%M:%S.%f')[:-3]} {self._name} {text}\n")
+            sys.stderr.write(aloud)
             sys.stderr.flush()
         except (OSError, ValueError):
             pass  # nobody listens any more
@@ -116,7 +127,7 @@ class Log:
         now = time.monotonic()
         if now - self._said.get(key, -10.0) >= 10.0:
             self._said[key] = now
-            self._say(level, text)
+            self._say(level, text, sys._getframe(1).f_code.co_name if self._is_json else None)
 
     # ── pools ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

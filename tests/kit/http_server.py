@@ -72,8 +72,10 @@ class InProcess:
 class Served:
     """A server on an event loop in a thread of its own. ``socket=False``: only `InProcess` reaches it."""
 
-    def __init__(self, open: Open, *, socket: bool, hosts: tuple[str, ...] = ("127.0.0.1",), **options: Any) -> None:
-        self._sockets = bind(hosts, 0) if socket else []
+    def __init__(
+        self, open: Open, *, socket: bool, hosts: tuple[str, ...] = ("127.0.0.1",), port: int = 0, **options: Any
+    ) -> None:
+        self._sockets = bind(hosts, port) if socket else []
         self.url = f"http://127.0.0.1:{self._sockets[0].getsockname()[1]}" if socket else "http://localhost"
         self._open, self._options = open, options
         self._ready = threading.Event()

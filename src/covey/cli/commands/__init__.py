@@ -28,6 +28,7 @@ tree           covey tree
 ui             covey ui
 wait           covey wait
 why            covey why
+worker_check   covey worker check
 worker_events  covey worker events
 worker_list    covey worker list
 worker_reap    covey worker reap
@@ -76,6 +77,7 @@ GROUPS: dict[str, Table] = {
         "start": ("worker_start:start", "Run a pool of workers in the foreground."),
         "stop": ("worker_stop:stop", "Ask the pools on this host to finish and leave."),
         "list": ("worker_list:list_workers", "List pools and their workers."),
+        "check": ("worker_check:check", "Exit 0 if a pool lives: for probes."),
         "events": ("worker_events:events", "Say what happened to pools and workers; -f follows."),
         "reap": ("worker_reap:reap", "End what lost pools left behind, hand their jobs back."),
         "unit": ("worker_unit:unit", "Print a systemd unit that runs a pool."),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,7 +27,11 @@ Check = Annotated[
 ]
 
 
-def status(check: Check = False, json: Json = False, db: Db = None) -> int:
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every second, until Ctrl-C.")]
+EVERY_S = 1.0
+
+
+def status(check: Check = False, watch: Watch = False, json: Json = False, db: Db = None) -> int:
     """Say which queue this is, what is in it, who works on it, and whether all is well.
 
     Exits 0 when it could answer, 2 when the queue cannot be read. With --check the code says how the queue is: 0 fine,
@@ -35,7 +41,12 @@ def status(check: Check = False, json: Json = False, db: Db = None) -> int:
 
     url = database(db)
     try:
-        found = open_queue(url).status()
+        queue = open_queue(url)
+        found = queue.status()
+        while watch and not json:
+            _show_anew(found, db)
+            time.sleep(EVERY_S)
+            found = queue.status()
     except (StoreError, OSError) as error:
         if isinstance(error, NoQueue) and not check:
             text = NONE_YET.format(shown(url))
@@ -53,6 +64,13 @@ def status(check: Check = False, json: Json = False, db: Db = None) -> int:
     else:
         _show(found, db)
     return code
+
+
+def _show_anew(found: Status, db: str | None) -> None:
+    """Where it was shown before, on a terminal; below that where somebody keeps what is written."""
+    sys.stdout.write("\x1b[H\x1b[J" if sys.stdout.isatty() else "\n")
+    _show(found, db)
+    sys.stdout.flush()
 
 
 def _explained(error: StoreError | OSError) -> StoreError:

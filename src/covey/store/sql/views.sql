@@ -138,9 +138,9 @@ delete from {samples} where minute < :before
 
 -- name: latest_runs
 -- The newest jobs that have run: what may be looked at without an index.
-select id, queue, task, state, worker, created_at, run_at, started_at, finished_at
+select id, queue, task, state, worker, created_at, run_at, coalesce(started_at, claimed_at), finished_at
 from (select * from {jobs} order by id desc limit :most) as newest
-where started_at is not null and (finished_at >= :since or state = 'processing')
+where (started_at is not null and finished_at >= :since) or state = 'processing'
 
 -- name: oldest_pending
 -- Of those that are next in their lanes: of a million it is not worth looking at each.

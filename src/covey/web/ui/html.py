@@ -47,9 +47,10 @@ class Tag:
                 continue
             name = name.rstrip("_").replace("_", "-")
             words.append(f" {name}" if value is True else f' {name}="{escape(str(value))}"')
-        words.append(">")
-        if not self._is_void:
-            words += [*map(markup, content), f"</{self._name}>"]
+        if self._is_void:
+            words.append("/>")  # within a picture the slash counts
+        else:
+            words += [">", *map(markup, content), f"</{self._name}>"]
         return Html("".join(words))
 
 

@@ -43,6 +43,7 @@ def form_of(prefix: str, fields: Query, problem: str | None = None) -> Shown:
             said,
             form(
                 kept,
+                input_(type="text", name="user", value="token", autocomplete="username", hidden=True),
                 label("Token", for_="token"),
                 input_(
                     id="token",

@@ -11,7 +11,7 @@ from ...core.bodies import TreeQuery
 from ...core.view import Branch, JobView
 from .html import Content, Html, a, div, g, h1, li, line, p, rect, small, span, svg, svg_title, text, ul
 from .page import Page, Shown
-from .parts import TONES, act, ask_first, badge, empty, job_link, lasted, note, span_of, tabs, title_of
+from .parts import TONES, act, ask_first, badge, block, empty, job_link, lasted, span_of, tabs, title_of
 from .visit import Visit
 
 MOST = 200  # jobs on one page: a larger tree is shown in parts
@@ -144,8 +144,12 @@ def _timeline(visit: Visit, tree: Node) -> Content:
     busy = sum(end - begin for job, _, begin, end in runs if not job.children.total)
     return [
         p(f"{span_of(took)} in all; {span_of(busy)} of work, {busy / took:.1f} at a time on average.", data_key="took"),
-        _picture(runs, first, took, critical),
-        note("plain", "Outlined: the jobs that the end of the tree has waited for.", key="legend"),
+        block(
+            "When each ran",
+            _picture(runs, first, took, critical),
+            p("Outlined: the jobs that the end of the tree has waited for.", class_="dim"),
+            key="picture",
+        ),
     ]
 
 

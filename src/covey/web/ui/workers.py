@@ -170,12 +170,9 @@ def _gantt(visit: Visit) -> list[Content]:
     runs = visit.engine.latest_runs(int(first * 1e6))
     items = [(name, visit.url("workers", tab="gantt", for_=name), name == way) for name in BACK]
     chosen = div(tabs(items, label="how far back"), data_key="back")
-    holders = {
-        worker.job_id: (worker.name, pool.name)
-        for pool in visit.ask("pool_views")
-        for worker in pool.workers
-        if worker.job_id
-    }
+    pools: list[PoolView] = visit.ask("pool_views")
+    workers = sum(worker.state != "dead" for pool in pools for worker in pool.workers)
+    holders = {worker.job_id: (worker.name, pool.name) for pool in pools for worker in pool.workers if worker.job_id}
     rows: dict[str, list[tuple[float, float, str, str]]] = {}
     busy = waited = 0.0
     for run in runs:
@@ -192,12 +189,16 @@ def _gantt(visit: Visit) -> list[Content]:
     began = max(first, min(begin for begin, _ in spans))
     took = max(0.001, max(end for _, end in spans) - began)
     said = p(
-        strong(f"{busy / took:.1f} of {len(rows)} workers busy"),
+        strong(f"{busy / took:.1f} of {max(len(rows), workers)} workers busy"),
         f" on average over {span_of(took)}: {count(len(runs), 'run')}, ",
         f"{span_of(busy)} of work, which had waited {span_of(waited / len(runs))} on average.",
         data_key="said",
     )
-    return [chosen, said, div(gantt("what workers ran", sorted(rows.items())[:100], first, last), data_key="gantt")]
+    return [
+        chosen,
+        said,
+        block("What ran", gantt("what workers ran", sorted(rows.items())[:100], first, last), key="gantt"),
+    ]
 
 
 PAGE = Page(path="workers", show=show, needs="pool_views", name="Workers", key="w")
