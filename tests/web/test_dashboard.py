@@ -284,3 +284,21 @@ def test_what_cannot_be_shown_is_said_in_one_line(house: House) -> None:
         said = page(house, path)
         assert said.status == status, (path, said.status)
         assert b"Traceback" not in said.body
+
+
+def test_the_query_language_is_that_of_the_command_line(house: House) -> None:
+    house.engine.enqueue([command("echo wanted", queue="own", key="this-one")])
+    said = page(house, "/jobs?q=key:this-one")
+    assert b"echo wanted" in said.body
+    assert said.body.count(b'data-key="job-') == 1
+    assert page(house, "/jobs?q=nonsense:1").status == 400
+
+
+def test_a_schedule_is_shown_and_paused(house: House) -> None:
+    from covey.core.schedule_views import ScheduleBody
+
+    house.engine.put_schedule("nightly", ScheduleBody(cron=["0 3 * * *"], job={"command": "true", "queue": "own"}))
+    shown = page(house, "/schedules")
+    assert b"nightly" in shown.body
+    assert send(house, "/do/pause_schedule", schedule="nightly", csrf=csrf(shown)).status == 303
+    assert house.engine.schedule("nightly").state == "paused"

@@ -124,7 +124,7 @@ def _home(visit: Visit) -> str:
     refs = _chosen(visit)
     if len(refs) == 1 and not _is_all(visit):
         return visit.url("jobs", refs[0])
-    return visit.url("jobs", **{name: visit.query.get(name) for name in ("state", "queue", "task", "batch")})
+    return visit.url("jobs", **{name: visit.query.get(name) for name in ("state", "queue", "task", "batch", "q")})
 
 
 def _back(visit: Visit) -> Content:
@@ -259,6 +259,15 @@ def _set_queue(visit: Visit) -> Done:
     return Done(("queues", _queue(visit)), f"The rules of {_queue(visit)} are set.")
 
 
+def _schedule(verb: str, body: Any, said: str) -> Callable[[Visit], Done]:
+    def apply(visit: Visit) -> Done:
+        name = visit.query.get("schedule", "")
+        visit.ask(verb, body=body, name=name)
+        return Done(("schedules",), said.format(name))
+
+    return apply
+
+
 def _stop_pools(visit: Visit) -> Done:
     visit.ask("stop_pools", body=bodies.StopPools([_pool(visit)]))
     return Done(("workers",), f"Pool {_pool(visit)} finishes what it runs, and leaves.")
@@ -316,6 +325,21 @@ ACTIONS = {
     "pause": Action(needs="pause", apply=_pause, preview=_only_post),
     "resume": Action(needs="resume", apply=_resume, preview=_only_post),
     "set_queue": Action(needs="set_queue", apply=_set_queue, preview=_only_post),
+    "run_schedule": Action(
+        needs="run_schedule",
+        apply=_schedule("run_schedule", bodies.RunSchedule(), "{} has a job now."),
+        preview=_only_post,
+    ),
+    "pause_schedule": Action(
+        needs="pause_schedule",
+        apply=_schedule("pause_schedule", bodies.PauseSchedule(), "Nothing more of {} is fired."),
+        preview=_only_post,
+    ),
+    "resume_schedule": Action(
+        needs="resume_schedule",
+        apply=_schedule("resume_schedule", bodies.ResumeSchedule(), "{} goes on."),
+        preview=_only_post,
+    ),
     "stop_pools": Action(
         needs="stop_pools",
         apply=_stop_pools,

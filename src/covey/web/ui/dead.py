@@ -16,7 +16,7 @@ def show(visit: Visit) -> Shown:
     page = matching(visit, query, limit=LIMIT)
     if not page.jobs:
         return Shown("Dead letters", empty("None: every job has ended well, is cancelled, or has tries left."))
-    fields = {name: query[name] for name in ("state", "queue", "task", "batch") if query.get(name)}
+    fields = {name: query[name] for name in ("state", "queue", "task", "batch", "q") if query.get(name)}
     older = a("older", href=visit.here(before=page.next), class_="button", rel="next") if page.next else None
     newest = a("newest", href=visit.here(before=None), class_="button") if visit.query.get("before") else None
     return Shown(

@@ -16,7 +16,7 @@ from .page import Page, Shown
 from .parts import ago, badge, command_line, empty, grid, hidden, job_link, lasted, queue_link, short, tabs, title_of
 from .visit import Query, Visit
 
-FIELDS = ("state", "queue", "task", "batch")
+FIELDS = ("state", "queue", "task", "batch", "q")
 LIMIT = 50
 VERBS = (("retry", "retry"), ("cancel", "cancel"), ("remove", "remove"))
 
@@ -53,7 +53,7 @@ def _states(visit: Visit) -> Html:
     wanted = visit.query.get("queue")
     counts = [queue.counts for queue in queues if wanted in (None, queue.name)]
     here = visit.query.get("state", "")
-    plain = not visit.query.get("task") and not visit.query.get("batch")
+    plain = not any(visit.query.get(name) for name in ("task", "batch", "q"))
     items: list[tuple[Content, str, bool]] = []
     for state in ("", *STATES):
         total = sum(sum(each.values()) if not state else each.get(state, 0) for each in counts)
@@ -75,15 +75,18 @@ def _search(visit: Visit) -> Html:
     return form(
         hidden(state=visit.query.get("state", "")),
         div(label("queue", for_="queue"), choose, class_="field"),
+        hidden(task=visit.query.get("task", ""), batch=visit.query.get("batch", "")),
         div(
-            label("task", for_="task"),
-            input_(id="task", name="task", value=visit.query.get("task"), data_search=True),
-            class_="field",
-        ),
-        div(
-            label("batch", for_="batch"),
-            input_(id="batch", name="batch", value=visit.query.get("batch")),
-            class_="field",
+            label("query", for_="query"),
+            input_(
+                id="query",
+                name="q",
+                value=visit.query.get("q"),
+                placeholder='task:report.* age:>1h error:"no space"',
+                spellcheck="false",
+                data_search=True,
+            ),
+            class_="field wide",
         ),
         button("look", type="submit", class_="button"),
         method="get",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import NotFound
-from . import dead, errors, job, jobs, metrics, overview, queue, queues, system, tree, trees, workers
+from . import dead, errors, job, jobs, metrics, overview, queue, queues, schedules, system, tree, trees, workers
 from .page import Page
 
 PAGES: tuple[Page, ...] = (
@@ -17,6 +17,7 @@ PAGES: tuple[Page, ...] = (
     queues.PAGE,
     queue.PAGE,
     workers.PAGE,
+    schedules.PAGE,
     errors.PAGE,
     dead.PAGE,
     metrics.PAGE,

@@ -67,7 +67,7 @@ class Visit:
             return False
         return True
 
-    def ask(self, name: str, *, query: Any = None, body: Any = None, **names: str) -> Any:
+    def ask(self, name: str, /, *, query: Any = None, body: Any = None, **names: str) -> Any:
         """What that endpoint answers."""
         endpoint = ENDPOINTS[name]
         refuse(self.guest, endpoint)

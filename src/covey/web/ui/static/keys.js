@@ -2,7 +2,7 @@
 import { open } from "./dialog.js";
 
 const KEYS = [
-  ["g", "then a letter: o overview, j jobs, r trees, q queues, w workers, e errors, d dead, m metrics, s system"],
+  ["g", "then a letter: o overview, j jobs, r trees, q queues, w workers, c schedules, e errors, d dead, m metrics, s system"],
   ["/", "search"], ["j k", "next and previous row"], ["x", "choose the row"], ["Enter", "open the row"],
   ["n", "older"], ["r", "retry"], ["c", "cancel"], ["f", "follow the output, or not"], ["p", "pause updates"], ["t", "theme"], ["?", "this"],
 ];
