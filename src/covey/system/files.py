@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import re
-import shutil
 import stat
 import sys
 from typing import NamedTuple
@@ -82,6 +81,8 @@ class Disk(NamedTuple):
 def disk(path: str) -> Disk:
     """The disk that a directory is on; OSError if it cannot be looked at."""
     if sys.platform == "win32":
+        import shutil
+
         usage = shutil.disk_usage(path)
         return Disk(usage.total, usage.free, True, False)
     found = os.statvfs(path)
