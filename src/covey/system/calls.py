@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from functools import cache
 from typing import NoReturn, Protocol, cast
 
 from ..errors import InvalidInput
@@ -94,6 +95,7 @@ class NoPools:
         raise InvalidInput(NO_POOLS)
 
 
+@cache
 def way() -> str:
     """How the system is asked: linux, posix, darwin or windows. COVEY_SYSTEM=posix asks Linux as any Unix is asked."""
     asked = os.environ.get("COVEY_SYSTEM", "")
