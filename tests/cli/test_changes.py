@@ -59,10 +59,10 @@ def test_what_is_no_queue_is_refused(covey: CommandLine, verb: list[str]) -> Non
         ("dir.db", "is a directory"),
         ("stranger.db", "not a Covey"),
     ):
-        done = covey(*verb, "--db", name)
+        done = covey("--db", name, *verb)
         assert (done.code, done.out) == (code, ""), (name, done)
         assert_one_line(done.err, said)
-    done = covey(*verb, "--db", "nowhere/queue.db")
+    done = covey("--db", "nowhere/queue.db", *verb)
     assert (done.code, done.out) == (code, "")
     assert_one_line(done.err, "no directory")
 
@@ -86,7 +86,7 @@ def test_a_read_only_directory_is_one_line(covey: CommandLine) -> None:
 
 def test_cancel_retry_edit_remove(covey: CommandLine) -> None:
     covey("enqueue", "-", stdin=b"a\nb\n")
-    covey("enqueue", "c", "--key", "named")
+    covey("enqueue", "--key", "named", "c")
     assert covey("cancel", "1", "named").code == 0
     assert [covey.state(ref) for ref in (1, 2, "named")] == ["cancelled", "pending", "cancelled"]
     assert covey("retry", "1").code == 0

@@ -55,7 +55,7 @@ def test_a_filter_that_no_job_can_match_is_named(covey: CommandLine, option: str
 
 
 def test_a_past_before_every_calendar_breaks_no_page(covey: CommandLine) -> None:
-    covey("enqueue", "true", "--delay", "1h")
+    covey("enqueue", "--delay", "1h", "true")
     assert covey("edit", "1", "--run-at", "0001-01-01T00:00:00+14:00").out == "1 pending\n"
     assert covey("list").code == 0
 

@@ -47,7 +47,7 @@ def test_run_out_of_time_is_124_and_leaves_nothing(covey: CommandLine) -> None:
 
 
 def test_run_on_a_paused_queue_says_so(covey: CommandLine) -> None:
-    covey("enqueue", "true", "--queue", "other")
+    covey("enqueue", "--queue", "other", "true")
     covey("queue", "pause", "default")
     done = covey("run", "true")
     assert done.code == 125
@@ -253,7 +253,7 @@ def test_help_and_wrong_flags_never_start_claiming(covey: CommandLine) -> None:
 
 def test_drain_ends_when_nothing_is_left(covey: CommandLine) -> None:
     covey("enqueue", "-", stdin=b"true\n" * 20)
-    covey("enqueue", "true", "--delay", "1h")
+    covey("enqueue", "--delay", "1h", "true")
     assert covey("worker", "start", "--drain", "--count", "2", "--quiet").code == 0
     counts = covey("status", "--json").json["counts"]
     assert (counts["completed"], counts["scheduled"], counts["pending"]) == (20, 1, 0)

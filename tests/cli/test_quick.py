@@ -13,7 +13,7 @@ from covey.cli.fast_path import START, understood, understood_start
 from covey.cli.worker_options import start_pool
 
 # Containers take their time anyway: these go the long way through typer.
-CONTAINED = ("executor", "image", "memory", "cpus", "mount", "server", "port")
+CONTAINED = ("executor", "image", "memory", "cpus", "mount", "server", "port", "detach")
 
 
 def test_every_option_of_a_start_is_known_to_both_ways_by_the_same_name() -> None:
@@ -54,7 +54,7 @@ def test_what_is_not_plain_is_left_to_typer(words: str) -> None:
     assert understood_start(["worker", "start", *words.split()]) is None
 
 
-@pytest.mark.parametrize("words", [["--db=", "true"], ["--db", "", "true"], ["true", "--db="]])
+@pytest.mark.parametrize("words", [["--db=", "true"], ["--db", "", "true"], ["true x", "--db="]])
 def test_a_database_without_a_name_is_left_to_typer(words: list[str]) -> None:
     assert understood(["--db", "x", "enqueue", *words]) is None
     assert understood(["enqueue", *words]) is None

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from covey.cli.commands import GROUPS, HINTS, VERBS
+from covey.env import alive
 
 from .conftest import CommandLine
 
@@ -113,3 +114,55 @@ def test_help_and_the_version_are_found_under_their_other_names(covey: CommandLi
     assert covey("help").out == covey("--help").out
     assert covey("help", "enqueue").out == covey("enqueue", "--help").out
     assert covey("-V").out == covey("--version").out
+
+
+@pytest.mark.parametrize("way", ["short", "typer"])
+def test_everything_after_the_first_word_belongs_to_the_command(covey: CommandLine, way: str) -> None:
+    first = ["--priority", "-1"] if way == "typer" else ["--priority", "1"]  # the short way knows no negative numbers
+    for words, said in (
+        (["ls", "-al"], ""),
+        (
+            ["make", "--queue", "q", "all"],
+            "covey: --queue is the command's here, behind 'make'; options of covey's own go ",
+        ),
+        (["git", "commit", "--", "-m"], ""),
+    ):
+        done = covey("enqueue", *first, *words)
+        assert done.code == 0
+        assert done.err.startswith(said) if said else done.err == ""
+        job = covey("show", done.out.strip(), "--json").json
+        assert (job["args"], job["queue"]) == ({"argv": words}, "default")
+
+
+def test_behind_a_line_an_object_or_stdin_our_options_may_follow(covey: CommandLine) -> None:
+    assert covey("enqueue", "echo a", "--queue", "q").out == "1\n"
+    assert covey("enqueue", '{"command": "true"}', "-q", "q").out == "2\n"
+    assert covey("enqueue", "-", "--queue", "q", stdin=b"true\n").out == "3\n"
+    assert {job["queue"] for job in covey("list", "--json").json} == {"q"}
+
+
+def test_several_lines_are_refused_with_advice(covey: CommandLine) -> None:
+    done = covey("enqueue", "echo a", "echo b")
+    assert done.code == 2
+    assert "2 commands, 'echo a' the first: one `covey enqueue` each" in done.err
+    assert covey.count() == 0
+
+
+def test_detached_workers_are_ready_when_the_command_returns_and_gone_after_stop(covey: CommandLine) -> None:
+    done = covey("worker", "start", "--count", "2", "--detach")
+    assert (done.code, done.out.split(" (")[0]) == (0, "pool 1")
+    assert done.out.endswith("): 2 workers ready\n")
+    assert "`covey worker stop 1` ends it" in done.err
+    (pool,) = covey("worker", "list", "--json").json
+    assert [worker["state"] for worker in pool["workers"]] == ["idle", "idle"]
+    covey("enqueue", "echo hi")
+    assert covey("wait", "1").code == 0
+    assert covey("worker", "stop").code == 0
+    assert not alive(pool["pid"], pool["ticks"])
+
+
+def test_what_cannot_start_detached_is_said_with_its_exit_code(covey: CommandLine) -> None:
+    done = covey("worker", "start", "-d", "--worker", "x=0")
+    assert done.code == 2
+    assert "nobody would work" in done.err
+    assert covey("worker", "list", "--json").json == []

@@ -59,7 +59,7 @@ def test_jobs_have_the_shape_of_a_job_view(covey: CommandLine) -> None:
 
 def test_list_filters_and_pages(covey: CommandLine) -> None:
     covey("enqueue", "-", stdin=b"a\nb\nc\n")
-    covey("enqueue", "d", "--queue", "q", "--delay", "1h")
+    covey("enqueue", "--queue", "q", "--delay", "1h", "d")
     assert [job["id"] for job in covey("list", "--state", "pending", "--json").json] == [3, 2, 1]
     assert [job["id"] for job in covey("list", "-s", "pending,scheduled", "--json").json] == [4, 3, 2, 1]
     assert [job["id"] for job in covey("list", "--queue", "q", "--json").json] == [4]

@@ -7,6 +7,7 @@ commands/          every verb
 container_options  what `covey worker start --executor docker` does
 container_server   the server that a supervisor's containers work through
 demo_tasks         the Python tasks of `covey demo`
+detached           a pool that outlives the terminal
 exit_codes         how a command ends
 fast_path          the short way for a plain `covey enqueue`, which scripts call in loops, and `covey
 follow             what a job writes, as it writes it

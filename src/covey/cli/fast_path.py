@@ -72,21 +72,20 @@ def understood(args: list[str]) -> tuple[list[str], list[str] | None, dict[str, 
     if not args or args[0] != "enqueue":
         return None
     known = _of_enqueue()
+    from .job_input import is_whole
+
     words: list[str] = []
-    closed = False  # an option followed the first word: another word would be ambiguous
     rest = args[1:]
     while rest:
         word = rest.pop(0)
         if word == "--":
             return words, rest, options
         if word == "-" or not word.startswith("-"):
-            if closed:
-                return None
+            if not words and not is_whole(word):
+                return [word, *rest], None, options  # all of it is the command's
             words.append(word)
-        elif len(words) > 1 or not _take(word, rest, options, known):
+        elif not _take(word, rest, options, known):
             return None
-        else:
-            closed = bool(words)
     return words, None, options
 
 

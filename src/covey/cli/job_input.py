@@ -70,6 +70,23 @@ def meant_here(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, **here}
 
 
+def is_whole(word: str) -> bool:
+    """Whether a first word is all of the job: a line for the shell, a JSON object, stdin. Else it names a program."""
+    return word == "-" or word.lstrip().startswith("{") or len(word.split()) > 1
+
+
+def say_options_behind(words: list[str]) -> None:
+    """An option of ours that stands behind the command's first word, and so belongs to the command, is named."""
+    from ..core.options import OPTIONS
+
+    ours = {flag for option in OPTIONS if option.verbs for flag in option.flags if flag.startswith("--")}
+    found = [name for name in (word.partition("=")[0] for word in words[1:]) if name in ours | {"--db", "--json"}]
+    if found:
+        from .printing import note
+
+        note(f"covey: {found[0]} is the command's here, behind {words[0]!r}; options of covey's own go before it")
+
+
 def variable(text: str) -> tuple[str, str]:
     """NAME=VALUE, or NAME with the value that it has here."""
     name, given, value = text.partition("=")
@@ -109,6 +126,13 @@ def from_words(words: list[str], argv: list[str] | None, options: Mapping[str, A
         return [from_object(word, defaults=options) for word in words]
     from ..core.specs import shell_spec
 
+    if argv is None and len(words) > 1:
+        if len(words[0].split()) > 1 and not os.path.exists(words[0]):
+            raise InvalidInput(
+                f"{len(words)} commands, {words[0]!r} the first: one `covey enqueue` each, or lines in --file -; "
+                "a program whose name has a space goes behind --"
+            )
+        say_options_behind(words)
     return [shell_spec(argv or (words if len(words) > 1 else words[0]), **options)]
 
 

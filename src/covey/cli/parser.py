@@ -10,10 +10,10 @@ import typer.core
 import typer.main
 
 from .commands import GROUPS, HINTS, VERBS
+from .job_input import is_whole
 from .open_queue import choose_database, choose_token
 
 ARGV = "covey.argv"
-AMBIGUOUS = "whose option is that, Covey's or the command's? put Covey's options first, or -- before the command"
 
 
 # ── words as values ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -56,19 +56,43 @@ class PlainValue:
 
 
 class WordsCommand(PlainCommand):
-    """Keeps what follows `--` apart, because there every word is meant as it stands."""
+    """Everything after the first word is the command's, as with `ssh` and `sudo`; what follows `--` is kept apart.
+
+    Unless that word is a whole line, a JSON object or `-`: behind those our options may follow.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--" in args:
+        first = self._first_word(ctx, args)
+        words: list[str] = []
+        if first < len(args) and args[first] != "--" and not is_whole(args[first]):
+            args, words = args[:first], args[first:]
+        elif "--" in args:
             split = args.index("--")
             ctx.meta[ARGV] = args[split + 1 :]
             args = args[:split]
-        given = list(args)
         rest: list[str] = super().parse_args(ctx, args)
-        words = list(ctx.params.get("words") or ())
-        if len(words) > 1 and given[-len(words) :] != words and not ctx.resilient_parsing:
-            ctx.fail(AMBIGUOUS)
+        if words:
+            ctx.params["words"] = words
         return rest
+
+    def _first_word(self, ctx: Any, args: list[str]) -> int:
+        """The place of the first argument that is neither an option nor its value."""
+        takes = {
+            name: not param.is_flag
+            for param in self.get_params(ctx)
+            for name in param.opts
+            if hasattr(param, "is_flag")
+        }
+        place = 0
+        while place < len(args):
+            word = args[place]
+            if word == "-" or word == "--" or not word.startswith("-"):
+                return place
+            name, given, _ = word.partition("=")
+            if not word.startswith("--"):
+                name, given = word[:2], word[2:]
+            place += 1 + (takes.get(name, False) and not given)
+        return place
 
 
 def argv_of(ctx: typer.Context) -> list[str] | None:

@@ -61,7 +61,7 @@ def run(
 
     refuse_nameless_inside_job(db)
     limit_s = None if timeout is None else seconds(timeout, "--timeout")
-    options = job_options(said(given))
+    options = {"max_attempts": 1, **job_options(said(given))}
     if chain := _outer_jobs():
         options["env"] = {**options.get("env", {}), OUTER: " ".join(f"{database}:{job}" for database, job in chain)}
     argv = argv_of(ctx)

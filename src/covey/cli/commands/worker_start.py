@@ -66,6 +66,12 @@ NoReuse = Annotated[
 ]
 
 
+Detach = Annotated[
+    bool,
+    typer.Option("--detach", "--daemon", "-d", help="Return once the workers are ready; they go on."),
+]
+
+
 def start(
     count: Count = None,
     worker: Workers = None,
@@ -89,9 +95,20 @@ def start(
     quiet: Quiet = False,
     token_file: TokenFile = None,
     no_reuse: NoReuse = False,
+    detach: Detach = False,
     db: Db = None,
 ) -> int:
-    """Run a pool of workers until it is stopped: Ctrl-C or `covey worker stop` lets running jobs finish."""
+    """Run a pool of workers until it is stopped: Ctrl-C or `covey worker stop` lets running jobs finish.
+
+    With --detach it returns once the workers are ready, and the pool goes on by itself.
+    """
+    if detach:
+        from ..apps_queue import asked
+        from ..detached import start_detached
+        from ..open_queue import choose_token, database
+
+        choose_token(token_file)
+        return start_detached(asked(app, db) if app else database(db))
     options: dict[str, Any] = {
         "count": count,
         "worker": worker,
