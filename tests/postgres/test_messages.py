@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from psycopg.pq import TransactionStatus
 
+from covey.core.cache_key import Parts
+from covey.core.model import CacheAsk, Spec
 from covey.core.turn import Held
 from covey.engine.engine import Engine
 from covey.errors import StoreError, Unknown
 from covey.store.postgres.session import Session, _interposed
 from covey.testing import until
 from tests.kit import HandPool, child, command, python_task
+from tests.kit.faults import failpoint
 from tests.kit.hand_pool import report
 
 
@@ -235,3 +238,13 @@ def test_steps_and_their_answers_pass_unchanged() -> None:
     assert given == ["a", "b", "c"]
     assert len(worked) == 1
     assert Session.meanwhile is None
+
+
+def test_claims_that_could_not_be_looked_up_in_the_cache_are_claimed_again(engine: Engine, pool: HandPool) -> None:
+    """A turn in one message is committed by then: a failure is an answer that was lost."""
+    asked = CacheAsk(Parts("t", {"version": "1"}, [[1], {}]).text(), False)
+    made = engine.enqueue([Spec(task="t", args="[[1], {}]", cache=asked)])
+    with failpoint("sift.before_commit", "raise"), pytest.raises(OSError, match="failpoint"):
+        pool.claim(1)
+    (claim,) = pool.turn(held=[], want=1).claims
+    assert (claim.id, claim.fence, claim.attempt) == (made[0].id, 3, 1)

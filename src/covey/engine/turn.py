@@ -241,6 +241,7 @@ class Turns:
             trees.settle()
             self.store.ring("end")
             self.store.ring("pool")
+            failpoint("sift.before_commit")
         return runs
 
 
