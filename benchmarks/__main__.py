@@ -32,7 +32,6 @@ MEASURES = (
     "remote",
     "readers",
     "containers",
-    "cache",
 )
 
 

@@ -111,7 +111,9 @@ WORKS: dict[str, Work] = {
 @contextmanager
 def ready(url: str, work: Work, jobs: int) -> Iterator[tuple[Engine, HandPool]]:
     """A queue with a pool, duties done, and what the work needs."""
-    engine = Engine(open_engine(url).store, clock=lambda: START, rng=Random(1))
+    engine = open_engine(url)
+    engine.clock = lambda: START
+    engine.rng = Random(1)
     try:
         pool = HandPool(engine)
         pool.beat()

@@ -99,16 +99,16 @@ def fill(server: Server, jobs: int) -> str:
 COUNTED = """
 import sys
 from covey.cli.main import main
-from covey.engine.pools import Pools
+from covey.engine.turn import Turns
 
-path, leave = sys.argv[1], Pools.leave
+path, leave = sys.argv[1], Turns.leave
 
 def told(self, pool):
     with open(path, "w") as file:
-        file.write(str(self._store.dialect.statements))
+        file.write(str(self.store.dialect.statements))
     return leave(self, pool)
 
-Pools.leave = told
+Turns.leave = told
 sys.argv = ["covey", *sys.argv[2:]]
 main()
 """

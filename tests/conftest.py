@@ -18,8 +18,9 @@ from hypothesis import HealthCheck, settings
 
 from covey import env
 from covey.engine.engine import Engine
-from covey.open import open_store
+from covey.open import open_dialect
 from covey.store import migrate
+from covey.store.store import Store
 from covey.testing import FakeClock
 from tests.kit import HandPool
 from tests.kit.lacking import Lacking
@@ -99,8 +100,9 @@ def connect(url: str, clock: FakeClock) -> Iterator[Callable[[], Engine]]:
     opened: list[Engine] = []
 
     def connect() -> Engine:
-        store = open_store(url)
-        migrate.migrate(store.dialect, database_id=env.new_database_id(), now=clock())
+        dialect = open_dialect(url)
+        migrate.migrate(dialect, database_id=env.new_database_id(), now=clock())
+        store = Store(dialect)
         store.plan()
         opened.append(Engine(store, clock=clock, rng=Random(0)))
         return opened[-1]

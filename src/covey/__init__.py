@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .app import Covey as Covey
-    from .cache import Cache as Cache
     from .core.model import Child as Child
     from .errors import Abort as Abort
     from .errors import Busy as Busy
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from .job import Job as Job
     from .task import Task as Task
     from .transaction import Transaction as Transaction
-    from .worker.context import Children as Children
+    from .worker.children import Children as Children
     from .worker.context import Context as Context
     from .worker.spawns import Spawned as Spawned
 
@@ -55,10 +54,9 @@ _ERRORS = (
 
 # Loaded when first asked for: the command line imports this package too and must start at once.
 _ROOMS = {
-    "Cache": ".cache",
     "Call": ".job",
     "Child": ".core.model",
-    "Children": ".worker.context",
+    "Children": ".worker.children",
     "Context": ".worker.context",
     "Covey": ".app",
     "Job": ".job",

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from .arguments import encode
 from .connection import Connection, absolute
-from .core.options import CommandOptions, command_options
 from .core.specs import shell_spec, task_spec
 from .errors import InvalidInput
 from .job import Job
+from .options import JobOptions, job_options
 from .task import Task, TaskDecorator
 from .transaction import Transaction, submit
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
-
-    from .cache import Cache
     from .core.ports import Client
-    from .job import Call
-    from .schedule import Schedule
-    from .task import Variant
 
 
 class Covey:
@@ -34,14 +28,10 @@ class Covey:
     Nothing is opened before the first use. Threads may share an app; a forked child opens its own queue by itself.
     """
 
-    def __init__(
-        self, url: str | os.PathLike[str] | None = None, *, token: str | None = None, name: str | None = None
-    ) -> None:
+    def __init__(self, url: str | os.PathLike[str] | None = None, *, token: str | None = None) -> None:
         self._connection = Connection(url, token)
-        self.name = name  # tells the schedules of two projects apart that share a queue; None: what --app says
-        self.schedules: dict[str, Schedule] = {}
         self.tasks: dict[str, Task[..., Any]] = {}
-        self.task = TaskDecorator(self._connection, self.tasks, {}, schedule=self.schedule)
+        self.task = TaskDecorator(self._connection, self.tasks, {})
 
     @property
     def client(self) -> Client:
@@ -54,62 +44,33 @@ class Covey:
             raise InvalidInput(f"app.enqueue takes a task's name; call {name.name}.enqueue(…) instead")
         if (task := self.tasks.get(name)) is not None:
             return task.enqueue(*args, **kwargs)
-        spec = task_spec(name, args=encode(name, args, kwargs) if args or kwargs else None)
+        spec = task_spec(
+            name,
+            settings=self._connection.settings(),
+            args=encode(name, args, kwargs) if args or kwargs else None,
+        )
         return submit(self._connection, (spec,))[0]
 
     def shell(
         self,
         command: str | Sequence[str],
         *,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        keep_background: bool = False,
         tx: object = None,
-        cache: bool | Cache | None = None,
-        **options: Unpack[CommandOptions],
+        **options: Unpack[JobOptions],
     ) -> Job[None]:
-        """A job that runs the command (a line for the shell, or a list of words) in ``cwd``, else here, is on disk.
-
-        With ``cache`` it need not run if it is known what comes of it (docs/cache.md).
-        """
-        words = command_options(options)
-        words["cwd"] = absolute(words["cwd"]) if "cwd" in words else _here()
-        spec = shell_spec(command, **words)
-        if cache:
-            from . import cache as caching  # for those who cache
-
-            spec = caching.cached_command(spec, caching.Cache() if cache is True else cache, True)
+        """A job that runs the command (a line for the shell, or a list of words) in ``cwd``, else here, is on disk."""
+        spec = shell_spec(
+            command,
+            settings=self._connection.settings(),
+            env=env,
+            cwd=_here() if cwd is None else absolute(os.fspath(cwd)),
+            keep_background=keep_background,
+            **job_options(options),
+        )
         return submit(self._connection, (spec,), tx)[0]
-
-    def schedule(
-        self,
-        what: Variant[..., Any] | Call[Any],
-        *,
-        cron: str | Sequence[str] | None = None,
-        every: float | str | timedelta | None = None,
-        at: datetime | Sequence[datetime] | None = None,
-        tz: str = "UTC",
-        name: str | None = None,
-        catch_up: str = "one",
-        overlap: str = "skip",
-        window: float | str | timedelta | None = None,
-        jitter: float | str | timedelta | None = None,
-        starts: datetime | None = None,
-        until: datetime | None = None,
-        pause_after_failures: int | None = None,
-    ) -> Schedule:
-        """The task, or ``task.call(…)``, is declared to run by itself: by cron in a zone, in a period, or at instants.
-
-        Whoever starts a pool with this app brings its schedules along; nothing is written here. Its name is the
-        task's, unless one is given. docs/schedules.md has what the options mean.
-        """
-        from . import schedule
-
-        found = schedule.declared(
-            what, name=name, cron=cron, every=every, at=at, tz=tz, catch_up=catch_up, overlap=overlap, window=window,
-            jitter=jitter, starts=starts, until=until, pause_after_failures=pause_after_failures,
-        )  # fmt: skip
-        if found.name in self.schedules:
-            raise InvalidInput(f"the schedule {found.name!r} exists already; pass name= to have another one")
-        self.schedules[found.name] = found
-        return found
 
     def job(self, ref: int | str) -> Job[Any]:
         """The job with that id or key; NotFound if there is none."""

@@ -35,9 +35,8 @@ def check_function(fn: Any) -> None:
 class Arguments:
     """A task's parameters as its callers see them: without the Context. Looked at once, used at every enqueue."""
 
-    def __init__(self, name: str, fn: Callable[..., Any], *, bound: bool = False) -> None:
+    def __init__(self, name: str, fn: Callable[..., Any]) -> None:
         self.name = name
-        self._is_bound = bound  # calls that mean the same are encoded the same
         signature = inspect.signature(fn)
         parameters = list(signature.parameters.values())
         contexts = [p for p in parameters if is_context(p.annotation, fn)]
@@ -52,8 +51,6 @@ class Arguments:
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         """The call as JSON, `[[args…], {kwargs…}]`, None without arguments; InvalidInput if the task cannot take it."""
-        if self._is_bound:
-            return self._encode_bound(args, kwargs)
         # Binding costs 3 µs; a call with positional arguments only can be checked by counting them.
         if kwargs or not self._least <= len(args) <= self._most:
             self._bind(args, kwargs)
@@ -66,15 +63,9 @@ class Arguments:
         parameters = self.signature.parameters.values()
         return any(p.kind is Parameter.VAR_KEYWORD or (p.name == name and p.kind in NAMED) for p in parameters)
 
-    def _encode_bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """Defaults are filled in, and what can be passed by place is."""
-        bound = self._bind(args, kwargs)
-        bound.apply_defaults()
-        return encode(self.name, bound.args, bound.kwargs, self.signature)
-
-    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         try:
-            return self.signature.bind(*args, **kwargs)
+            self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidInput(f"{self.name}: {error}; it takes {self.signature}") from None
 

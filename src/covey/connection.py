@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .core.ports import Client
+
+SETTINGS_LAST_S = 1.0  # an enqueue must not pay a query for settings that change once a month
 
 # A forked child must not close what its parent opened, so it keeps what it inherited from being collected.
 _inherited: list[Client] = []
@@ -22,6 +25,8 @@ class Connection:
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._client: Client | None = None
+        self._settings: dict[str, Any] = {}
+        self._settings_until = 0.0
 
     @property
     def client(self) -> Client:
@@ -30,12 +35,23 @@ class Connection:
             self._start_over()
         return self._client or self._open()
 
+    def settings(self) -> dict[str, Any]:
+        """What is configured, at most a second old. The same object as before while nothing has changed."""
+        now = time.monotonic()
+        if now >= self._settings_until or self._pid != os.getpid():
+            found = self.client.settings()
+            if found != self._settings:
+                self._settings = found
+            self._settings_until = now + SETTINGS_LAST_S
+        return self._settings
+
     def close(self) -> None:
         """Nothing is open here; the next use opens it again. In a forked child the parent's stays as it is."""
         if self._pid != os.getpid():
             self._start_over()
         with self._lock:
             client, self._client = self._client, None
+            self._settings_until = 0.0
         if client is not None:
             client.close()
 
@@ -53,6 +69,7 @@ class Connection:
         if self._client is not None:
             _inherited.append(self._client)
             self._client = None
+        self._settings_until = 0.0
         self._pid = os.getpid()
 
 

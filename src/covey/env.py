@@ -8,10 +8,6 @@ import signal
 import socket
 import time
 
-from .system.process import alive as alive
-from .system.process import boot as boot
-from .system.process import start_ticks as start_ticks
-
 rng = random.Random(os.urandom(8))
 
 
@@ -31,6 +27,41 @@ def new_secret() -> bytes:
 
 def hostname() -> str:
     return socket.gethostname()
+
+
+def boot() -> str:
+    """Names the space in which a pid means something: this boot of this machine, this pid namespace."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot_id = file.read().strip()
+        return f"{boot_id[:13]}:{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return f"{hostname()}:{os.uname().release}"
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in ticks since boot: with the pid, its identity. None if it is gone or a zombie."""
+    try:
+        return read_ticks(pid)
+    except OSError:
+        return None
+
+
+def read_ticks(pid: int) -> int | None:
+    """The same, but OSError when it cannot be told."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            fields = stat.read().rpartition(b") ")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # A process whose first thread has ended looks like a zombie, while its other threads go on.
+    is_gone = fields[0] == b"X" or (fields[0] == b"Z" and int(fields[17]) <= 1)
+    return None if is_gone else int(fields[19])
+
+
+def alive(pid: int, ticks: int) -> bool:
+    """True while exactly this process lives; a reused pid has other ticks."""
+    return start_ticks(pid) == ticks
 
 
 def output_mode(path: str) -> int:
@@ -61,9 +92,9 @@ def failpoint(name: str) -> None:
 def _strike(name: str, action: str) -> None:
     word, _, rest = action.partition(":")
     if word == "kill":
-        os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
+        os.kill(os.getpid(), signal.SIGKILL)
     elif word == "stop":
-        os.kill(os.getpid(), getattr(signal, "SIGSTOP", signal.SIGTERM))
+        os.kill(os.getpid(), signal.SIGSTOP)
     elif word == "sleep":
         time.sleep(float(rest))
     elif word == "raise":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
 
 from .errors import JobFailed, Refused, StillStopping, WaitTimeout
 
@@ -25,7 +26,10 @@ class SpecSource(Protocol):
     @property
     def connection(self) -> Connection: ...
 
-    def spec(self, args: str | None) -> Spec: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+
+    def spec(self, args: str | None, settings: Mapping[str, Any] | None = None) -> Spec: ...
 
 
 class Call(Generic[R_co]):

@@ -48,7 +48,7 @@ class LogFile:
         self.fd = self._open()
 
     def _open(self) -> int:
-        return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def write(self, line: str) -> None:
         """A disk that is full or gone must not stop a pool: then the line is only on standard error."""

@@ -10,6 +10,7 @@ from . import env
 from .engine.engine import Engine
 from .errors import InvalidInput, NoQueue
 from .store import migrate
+from .store.dialect import Dialect
 from .store.sqlite.database import Sqlite
 from .store.store import Store
 
@@ -23,8 +24,7 @@ def open_engine(url: str | None = None, *, create: bool = True, upgrade: bool = 
     """The engine for a database, its tables in place. ``upgrade`` applies migrations to an old one."""
     if url is not None and is_remote(url):
         raise InvalidInput(f"{url} is a server; this works on a database itself, so run it where the server runs")
-    store = open_store(url or find_database(), create=create)
-    dialect = store.dialect
+    dialect = open_dialect(url or find_database(), create=create)
     try:
         found = migrate.current(dialect)
         if found == 0 and not create:
@@ -33,10 +33,11 @@ def open_engine(url: str | None = None, *, create: bool = True, upgrade: bool = 
             migrate.migrate(dialect, database_id=env.new_database_id(), now=env.now())
         else:
             migrate.check(found, migrate.newest(dialect.name), dialect.url)
+        store = Store(dialect)
         store.plan()
         engine = Engine(store, clock=dialect.now, rng=env.rng)
         if engine.stored_settings().get("durability") == "normal":
-            dialect.upkeep.set_durability("normal")
+            dialect.set_durability("normal")
     except BaseException:
         dialect.close()
         raise
@@ -113,12 +114,11 @@ def _path(url: str) -> str:
     return os.path.expanduser(url if not marker else "/" + rest.lstrip("/") if rest.startswith("/") else rest)
 
 
-def open_store(url: str, *, create: bool = True) -> Store:
-    """The store for a database; whether its tables are in place is not looked at."""
+def open_dialect(url: str, *, create: bool = True) -> Dialect:
     if url in ("memory:", "sqlite://:memory:", ":memory:"):
-        return Store(Sqlite.memory(os.urandom(4).hex()))
+        return Sqlite.memory(os.urandom(4).hex())
     if url.startswith("memory:"):
-        return Store(Sqlite.memory(url.removeprefix("memory:")))
+        return Sqlite.memory(url.removeprefix("memory:"))
     scheme, marker, _ = url.partition("://")
     if scheme in ("postgresql", "postgres") and marker:
         return _postgres(url)
@@ -127,16 +127,15 @@ def open_store(url: str, *, create: bool = True) -> Store:
     path = _path(url)
     if not path or "\x00" in path:
         raise InvalidInput("the database needs a path, for example --db ./queue.db")
-    return Store(Sqlite(path, create=create))
+    return Sqlite(path, create=create)
 
 
-def _postgres(url: str) -> Store:
+def _postgres(url: str) -> Dialect:
     try:
         from .store.postgres.database import Postgres
-        from .store.postgres.store import PostgresStore
     except ImportError as error:
         raise InvalidInput(f"PostgreSQL needs its driver ({error}); pip install 'covey[postgres]'") from None
-    return PostgresStore(Postgres(url))
+    return Postgres(url)
 
 
 def find_database(start: str | None = None) -> str:

@@ -73,13 +73,6 @@ def yes_or_no(text: str) -> bool:
     return words[text.lower()]
 
 
-def some_text(text: str) -> str:
-    """at most 200 characters"""
-    if len(text) > 200 or not text.isprintable():
-        raise ValueError
-    return text
-
-
 YEAR = 365.0 * 24 * 3600
 
 SETTINGS: dict[str, Setting] = {
@@ -132,13 +125,6 @@ SETTINGS: dict[str, Setting] = {
         Setting("keep_cancelled_seconds", 86400.0, number_or_never(0, 100 * YEAR), "then cancelled jobs are pruned"),
         Setting("keep_dead_seconds", None, number_or_never(0, 100 * YEAR), "then dead letters are pruned"),
         Setting("keep_events_seconds", 30 * 86400.0, number_or_never(0, 100 * YEAR), "then events are pruned"),
-        Setting(
-            "cache_max_bytes",
-            5 << 30,
-            whole(0, 1 << 60),
-            "more than this the cache does not keep; what was used least goes first",
-        ),
-        Setting("cache_salt", "", some_text, "another one, and nothing that was cached before counts"),
         Setting("durability", "full", choice("full", "normal"), "normal: a power cut may undo the last moments"),
     )
 }

@@ -9,49 +9,43 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 
 from msgspec.structs import replace
 
+from . import settings as config
 from .arguments import Arguments, check_function
-from .core.model import CacheAsk
-from .core.options import JobOptions, TaskOptions, job_options, task_options
-from .core.specs import check_spec, task_spec
-from .errors import InvalidInput, SpawnRefused
+from .core.check import check_spec
+from .core.specs import task_spec
+from .errors import InvalidInput
 from .job import Call, Job
+from .options import JobOptions, TaskOptions, job_options, task_options
 from .transaction import Transaction, asubmit, submit
-from .worker.context import Children, Context
+from .worker.children import Children
+from .worker.context import Context
 
 if TYPE_CHECKING:
-    from .cache import Asked, Cache, CachedTask
     from .connection import Connection
     from .core.model import Kind, Spec
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+DEFAULTS = config.effective({}, {})
+
 
 class Variant(Generic[P, R]):
     """A task together with how its next jobs are to be run. Made by ``task.using(…)``."""
 
-    def __init__(
-        self, task: Task[P, R], connection: Connection, given: dict[str, Any], tx: object, cache: Asked | None = None
-    ) -> None:
+    def __init__(self, task: Task[P, R], connection: Connection, given: dict[str, Any], tx: object) -> None:
         self.task = task
         self.connection = connection
         self._given = given
         self._tx = tx
-        self._cache = cache
-        self._template: Spec | None = None
+        self._template: tuple[Mapping[str, Any], Spec] | None = None
 
-    def using(self, *, tx: object = None, cache: Asked | None = None, **options: Unpack[JobOptions]) -> Variant[P, R]:
+    def using(self, *, tx: object = None, **options: Unpack[JobOptions]) -> Variant[P, R]:
         """The same task with these options; what is not named stays as it was.
 
         ``tx``: of ``app.transaction()``, or on PostgreSQL a connection of your own with its open transaction.
-        ``cache``, of a task that is cached: False neither looks nor keeps, "refresh" runs and keeps the result anew.
         """
-        if cache is not None:
-            _check_asked(self.task, cache)
-        given = self._given | job_options(options)
-        return Variant(
-            self.task, self.connection, given, self._tx if tx is None else tx, self._cache if cache is None else cache
-        )
+        return Variant(self.task, self.connection, self._given | job_options(options), self._tx if tx is None else tx)
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """The arguments are checked and encoded; nothing is enqueued yet."""
@@ -74,21 +68,24 @@ class Variant(Generic[P, R]):
         """All of the calls are on disk, in order, or none is. What a call was made with wins over what this one has."""
         return submit(self.connection, [self._spec_of(call) for call in calls], self._tx)
 
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What was said of the task and of this variant of it, in the words of a Spec."""
+        return self.task.defaults | self._given if self._given else self.task.defaults
+
     def takes(self, name: str) -> bool:
         """Whether the function has a parameter of that name, or takes any."""
         return self.task.arguments.takes(name)
 
-    def spec(self, args: str | None) -> Spec:
-        """The request to run it with these arguments (JSON text)."""
-        if self._template is None:
-            self._template = self._make_template()
-        spec = self._template if args is None else replace(self._template, args=args)
-        cached = self.task.cached
-        if cached is None or self._cache is False:
-            return spec
-        return replace(spec, cache=CacheAsk(cached.parts(args), self._cache == "refresh"))
+    def spec(self, args: str | None, settings: Mapping[str, Any] | None = None) -> Spec:
+        """The request to run it with these arguments (JSON text). Without settings, the queue is asked for them."""
+        settings = self.connection.settings() if settings is None else settings
+        if self._template is None or self._template[0] is not settings:
+            self._template = settings, self._make_template(settings)
+        template = self._template[1]
+        return template if args is None else replace(template, args=args)
 
-    def _make_template(self) -> Spec:
+    def _make_template(self, settings: Mapping[str, Any]) -> Spec:
         task = self.task
         if task.name.startswith("__main__."):
             raise InvalidInput(
@@ -96,16 +93,17 @@ class Variant(Generic[P, R]):
                 "as in `from tasks import app`"
             )
         joins = task.joined is not None
-        return task_spec(task.name, kind=task.kind, joins=joins, **(task.defaults | self._given))
+        return task_spec(task.name, settings=settings, kind=task.kind, joins=joins, **self.options)
 
     def _spec_of(self, call: Call[R]) -> Spec:
         source = call.source
         if not isinstance(source, Variant) or source.task is not self.task:
             raise InvalidInput(f"{call!r} is not a call of {self.task.name}; use app.transaction() to mix tasks")
-        if source is self or (not source._given and source._cache is None):
+        if source is self or not source._given:
             return self.spec(call.args)
-        cache = self._cache if source._cache is None else source._cache
-        return Variant(self.task, self.connection, self._given | source._given, None, cache).spec(call.args)
+        return (
+            source if not self._given else Variant(self.task, self.connection, self._given | source._given, None)
+        ).spec(call.args)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.task.name}>"
@@ -116,25 +114,17 @@ class Task(Variant[P, R]):
 
     __name__: str
 
-    def __init__(
-        self,
-        connection: Connection,
-        fn: Callable[..., Any],
-        name: str,
-        defaults: dict[str, Any],
-        cache: bool | Cache | None = None,
-    ) -> None:
+    def __init__(self, connection: Connection, fn: Callable[..., Any], name: str, defaults: dict[str, Any]) -> None:
         super().__init__(self, connection, {}, None)
         self.fn = fn
         self.name = name
         self.defaults = defaults
         self.is_async = inspect.iscoroutinefunction(fn)
         self.kind: Kind = "async" if self.is_async else "sync"
-        self.cached = None if not cache else _cached(name, fn, cache)
-        self.arguments = Arguments(name, fn, bound=self.cached is not None)
+        self.arguments = Arguments(name, fn)
         self.wants_context = self.arguments.wants_context
         self.joined: Joined | None = None
-        check_spec(task_spec(name, kind=self.kind, **defaults))
+        check_spec(task_spec(name, settings=DEFAULTS, kind=self.kind, **defaults))
         functools.update_wrapper(self, fn)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -162,10 +152,6 @@ class Task(Variant[P, R]):
     def join(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
         """``@task.join``: runs once the children have ended; what it returns is the job's result."""
         check_function(fn)
-        if self.cached is not None:
-            raise SpawnRefused(
-                f"{self.name} is cached, so it spawns nothing and has no join; cache the tasks it would spawn"
-            )
         if self.joined is not None and not _is_same(self.joined.fn, fn):
             raise InvalidInput(f"{self.name} has a join already, {self.joined.fn.__qualname__}; a task has one")
         arguments = Arguments(f"the join of {self.name}", fn)
@@ -207,12 +193,8 @@ class TaskDecorator:
         tasks: dict[str, Task[..., Any]],
         defaults: dict[str, Any],
         name: str | None = None,
-        cache: bool | Cache | None = None,
-        schedule: Callable[..., Any] | None = None,
-        when: str | Mapping[str, Any] | None = None,
     ) -> None:
         self._connection, self._tasks, self._defaults, self._name = connection, tasks, defaults, name
-        self._cache, self._schedule, self._when = cache, schedule, when
 
     @overload
     def __call__(self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
@@ -223,34 +205,13 @@ class TaskDecorator:
     @overload
     def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
     @overload
-    def __call__(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        cache: bool | Cache | None = None,
-        schedule: str | Mapping[str, Any] | None = None,
-        **options: Unpack[TaskOptions],
-    ) -> TaskDecorator: ...
+    def __call__(self, /, *, name: str | None = None, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
 
-    def __call__(
-        self,
-        fn: Any = None,
-        /,
-        *,
-        name: str | None = None,
-        cache: bool | Cache | None = None,
-        schedule: str | Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> Any:
+    def __call__(self, fn: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
         if fn is None:
             defaults = self._defaults | task_options(options)
-            cache = self._cache if cache is None else cache
-            when = self._when if schedule is None else schedule
-            return TaskDecorator(
-                self._connection, self._tasks, defaults, name or self._name, cache, self._schedule, when
-            )
-        if name is not None or options or cache is not None or schedule is not None:
+            return TaskDecorator(self._connection, self._tasks, defaults, name or self._name)
+        if name is not None or options:
             raise InvalidInput(
                 "app.task takes a function or options, not both; write @app.task(queue=…) above the function"
             )
@@ -260,27 +221,11 @@ class TaskDecorator:
         check_function(fn)
         name = self._name or f"{fn.__module__}.{fn.__qualname__}"
         make = AsyncTask if inspect.iscoroutinefunction(fn) else Task
-        task: Task[..., Any] = make(self._connection, fn, name, self._defaults, self._cache)
+        task: Task[..., Any] = make(self._connection, fn, name, self._defaults)
         if (other := self._tasks.get(name)) is not None and not _is_same(other.fn, fn):
             raise InvalidInput(f"the task {name!r} exists already, made of another function; rename one, or pass name=")
         self._tasks[name] = task
-        if self._when is not None and self._schedule is not None:
-            self._schedule(task, **({"cron": self._when} if isinstance(self._when, str) else self._when))
         return task
-
-
-def _cached(name: str, fn: Callable[..., Any], cache: bool | Cache) -> CachedTask | None:
-    from .cache import cached_task  # for those who cache
-
-    return cached_task(name, fn.__module__, cache)
-
-
-def _check_asked(task: Task[..., Any], asked: Asked) -> None:
-    from .cache import check_asked
-
-    check_asked(asked)
-    if task.cached is None and asked is not False:
-        raise InvalidInput(f"{task.name} is not cached; write @app.task(cache=True) above it")
 
 
 def _is_same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:

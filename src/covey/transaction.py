@@ -32,7 +32,7 @@ class Callable(Protocol[P, R_co]):
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]: ...
 
 
-class EnqueueIn(Protocol[R_co]):
+class Enqueue(Protocol[R_co]):
     def __call__(self, tx: object, /) -> Job[R_co]: ...
 
 
@@ -139,12 +139,12 @@ def submit(connection: Connection, specs: Sequence[Spec], tx: object = None) -> 
 
 def _lender(client: Client) -> Engine:
     """Whoever can write into a caller's transaction."""
-    if client.place.served:
+    if not hasattr(client, "enqueue_in"):
         raise InvalidInput("a connection as tx= needs a queue on PostgreSQL, opened directly and not through a server")
     return cast("Engine", client)
 
 
-async def asubmit(connection: Connection, tx: object, enqueue: EnqueueIn[R_co]) -> Job[R_co]:
+async def asubmit(connection: Connection, tx: object, enqueue: Enqueue[R_co]) -> Job[R_co]:
     """What ``enqueue`` does in the transaction of the caller's async connection."""
     import asyncio
 

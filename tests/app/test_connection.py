@@ -147,6 +147,21 @@ def test_a_fork_while_another_thread_opens_the_queue_does_not_hang(path: Path) -
     app.close()
 
 
+def test_settings_are_not_read_at_every_enqueue(path: Path) -> None:
+    app = Covey(path)
+    connection = app._connection
+    first = connection.settings()
+    assert connection.settings() is first
+    app.client.set_setting("max_attempts", "9")
+    connection._settings_until = 0.0  # a second later
+    assert connection.settings()["max_attempts"] == 9
+    second = connection.settings()
+    connection._settings_until = 0.0
+    assert connection.settings() is second
+    assert app.task(functions.add).enqueue(1).view.max_attempts == 9
+    app.close()
+
+
 def test_what_a_forked_child_enqueued_survives_its_parents_close(path: Path) -> None:
     app = Covey(path)
     add = app.task(functions.add)

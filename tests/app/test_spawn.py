@@ -43,12 +43,7 @@ def test_a_child_is_recorded_with_its_arguments_as_json(tasks: dict[str, Any]) -
     second = ctx.spawn(tasks["nothing"])
     assert (first.number, second.number, first.task, first.key) == (0, 1, "tests.app.functions.add", None)
     child, _ = ctx.spawned
-    assert (child.relation, child.spec.args, child.spec.queue, child.spec.priority) == (
-        "child",
-        '[[1],{"b":2}]',
-        None,
-        None,
-    )
+    assert (child.relation, child.spec.args, child.queue, child.priority) == ("child", '[[1],{"b":2}]', None, None)
 
 
 def test_options_can_stand_beside_the_arguments_or_in_using(tasks: dict[str, Any]) -> None:
@@ -56,8 +51,8 @@ def test_options_can_stand_beside_the_arguments_or_in_using(tasks: dict[str, Any
     ctx.spawn(tasks["add"], 1, key="a", queue="q", priority=3)
     ctx.spawn(tasks["add"].using(key="b", queue="r", priority=4, timeout=9), 1)
     one, other = ctx.spawned
-    assert (one.spec.key, one.spec.queue, one.spec.priority) == ("a", "q", 3)
-    assert (other.spec.key, other.spec.queue, other.spec.priority, other.spec.timeout_s) == ("b", "r", 4, 9)
+    assert (one.spec.key, one.queue, one.priority) == ("a", "q", 3)
+    assert (other.spec.key, other.queue, other.priority, other.spec.policy.timeout_s) == ("b", "r", 4, 9)
 
 
 def test_a_command_s_directory_and_time_may_be_said_as_everywhere(tmp_path: Path) -> None:
@@ -66,7 +61,7 @@ def test_a_command_s_directory_and_time_may_be_said_as_everywhere(tmp_path: Path
     ctx.spawn_shell("true", cwd=tmp_path)
     ctx.spawn_shell("true")
     first, second, third = (spawn.spec for spawn in ctx.spawned)
-    assert (first.cwd, first.timeout_s) == ("/srv/below", 120)
+    assert (first.cwd, first.policy.timeout_s) == ("/srv/below", 120)
     assert (second.cwd, third.cwd) == (str(tmp_path), "/srv")
 
 
@@ -97,11 +92,7 @@ def test_a_child_without_a_queue_of_its_own_inherits_and_one_whose_task_has_one_
     ctx = context()
     ctx.spawn(tasks["slow"], 1)
     ctx.spawn_many([tasks["add"].call(1), tasks["slow"].using(priority=1).call(2)])
-    assert [(spawn.spec.queue, spawn.spec.priority) for spawn in ctx.spawned] == [
-        ("slow", 7),
-        (None, None),
-        ("slow", 1),
-    ]
+    assert [(spawn.queue, spawn.priority) for spawn in ctx.spawned] == [("slow", 7), (None, None), ("slow", 1)]
 
 
 def test_a_parameter_of_the_function_wins_over_an_option_of_the_same_name(tasks: dict[str, Any]) -> None:
@@ -175,8 +166,19 @@ def test_a_command_runs_where_its_parent_runs() -> None:
     ctx.spawn_shell(["ls", "-l"], key="ls", env={"A": "b"}, timeout=3)
     ctx.spawn_shell("true", cwd="/tmp")
     one, other = ctx.spawned
-    assert (one.spec.kind, one.spec.cwd, one.spec.key, one.spec.timeout_s) == ("command", "/srv", "ls", 3)
+    assert (one.spec.kind, one.spec.cwd, one.spec.key, one.spec.policy.timeout_s) == ("command", "/srv", "ls", 3)
     assert other.spec.cwd == "/tmp"
+
+
+def test_spawned_jobs_get_the_settings_of_the_pool(tasks: dict[str, Any]) -> None:
+    from covey import settings as config
+
+    settings = config.effective({"max_attempts": "9"}, {})
+    ctx = Context.from_claim(claim(), settings=settings)
+    ctx.spawn(tasks["add"], 1)
+    ctx.spawn(tasks["add"].using(max_attempts=2), 1)
+    ctx.spawn_shell("true")
+    assert [spawn.spec.policy.max_attempts for spawn in ctx.spawned] == [9, 2, 9]
 
 
 def test_there_is_a_limit_to_what_one_run_can_ask_for(tasks: dict[str, Any]) -> None:

@@ -13,7 +13,8 @@ from covey.core.model import ENDED, Output
 from covey.core.turn import Caller
 from covey.engine import db_copy
 from covey.engine.engine import Engine
-from covey.open import open_engine, open_store
+from covey.open import open_dialect, open_engine
+from covey.store.store import Store
 from covey.store.tables import TABLES, Rows
 from covey.testing import FakeClock
 from tests.kit import HandPool, after, child, command, python_task
@@ -30,7 +31,7 @@ both_ways = pytest.mark.parametrize("direction", DIRECTIONS[:2], ids="-to-".join
 def opened(url: str, clock: FakeClock | None = None) -> Iterator[Engine]:
     """The queue with a clock that stands still, so that two of them can be compared."""
     open_engine(url).close()
-    engine = Engine(open_store(url), clock=clock or FakeClock(), rng=Random(0))
+    engine = Engine(Store(open_dialect(url)), clock=clock or FakeClock(), rng=Random(0))
     try:
         yield engine
     finally:

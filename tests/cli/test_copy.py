@@ -9,10 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from covey.engine import db_copy
-from covey.engine.arrivals import insert
 from covey.engine.engine import Engine
 from covey.engine.sealing import writing
-from covey.engine.spawns import Queues
 from covey.errors import Refused
 from covey.store.tables import LEFT_OUT, TABLES, Rows
 from covey.testing import FakeClock
@@ -108,9 +106,7 @@ def test_a_page_is_bounded_in_bytes(place: Places, direction: tuple[str, str]) -
 def test_every_table_is_copied_or_left_out_on_purpose(place: Places) -> None:
     for kind in ("sqlite", "postgres"):
         with opened(place(kind)) as engine:
-            assert {row[0] for row in engine.store.ask("tables", prefix=engine.store.dialect.prefix)} - LEFT_OUT == {
-                table.name for table in TABLES
-            }
+            assert engine.store.dialect.tables() - LEFT_OUT == {table.name for table in TABLES}
 
 
 @both_ways
@@ -142,7 +138,7 @@ def test_the_old_queue_says_where_it_went(covey: CommandLine, place: Places) -> 
         assert (refused.code, refused.out) == (1, "")
         assert refused.err.startswith("error: this queue has moved to postgresql://")
     assert covey("worker", "start", "--count", "1").code == 1
-    status = covey("status", "--check")
+    status = covey("status")
     assert (status.code, "this queue has moved to postgresql://" in status.out) == (1, True)
     assert "this queue has moved" in covey("doctor").out
     assert len(covey("list", "--json").json) == 1
@@ -201,7 +197,7 @@ def test_the_seal_waits_for_a_writer_that_has_begun(place: Places, direction: tu
     with opened(old) as source, opened(new) as target, opened(old) as producer:
         mover = threading.Thread(target=move, args=[source, target])
         with writing(producer.store):
-            (id,) = insert([command()], 1, producer.store, Queues(producer.store))
+            (id,) = producer.store.insert([(command(), None)], 1)
             mover.start()
             mover.join(1)
             assert mover.is_alive()

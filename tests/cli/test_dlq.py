@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from covey.cli import selection
 from covey.cli.commands import dlq
 from covey.core.view import Filter
 from covey.engine.engine import Engine
@@ -105,7 +104,7 @@ def test_among_many_only_those_that_cannot_run_again_stay_dead(
     changes = [
         change
         for jobs in dlq._pages(engine, None)
-        for change in selection.possible(engine, engine.retry, [job.id for job in jobs], skipped, ("dead",))
+        for change in dlq._possible(engine, engine.retry, [job.id for job in jobs], skipped)
     ]
     found = states(engine)
     assert [id for id, state in found.items() if state == "dead"] == sorted(stuck, reverse=True)
@@ -133,7 +132,7 @@ def test_a_few_bad_ones_among_many_cost_few_transactions(engine: Engine) -> None
 
     skipped: list[str] = []
     ids = [job.id for job in engine.jobs(Filter(states=("dead",), limit=500)).jobs]
-    changes = selection.possible(engine, counted(engine.retry), ids, skipped, ("dead",))  # type: ignore[arg-type]
+    changes = dlq._possible(engine, counted(engine.retry), ids, skipped)  # type: ignore[arg-type]
     assert (len(ids), len(changes), len(skipped)) == (256, 255, 1)
     assert len(asked) <= 1 + 2 * 8
     assert engine.job(bad).state == "dead"

@@ -18,14 +18,15 @@ import pytest
 from covey import env
 from covey.cli import open_queue
 from covey.cli.checks import host, postgres
-from covey.cli.checks.check_result import CheckResult
+from covey.cli.checks.check_result import Finding
 from covey.cli.commands import doctor
 from covey.containers.launch import DATABASE, HOST, OWNER
 from covey.discovery import Note, leave_note
 from covey.engine.engine import Engine
 from covey.env import boot, hostname
 from covey.open import open_engine
-from covey.system import cgroup, files
+from covey.store.sqlite import database
+from covey.system import cgroup
 from tests.kit import HandPool, command
 from tests.kit.faults import SmallDisk
 from tests.kit.lacking import Lacking
@@ -50,13 +51,13 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     open_queue.close_queues()
 
 
-def examined(url: str) -> list[CheckResult]:
+def examined(url: str) -> list[Finding]:
     found = list(doctor._look(url))
     assert all(each.advice for each in found if each.verdict != "ok" and each.check != "queue"), found
     return found
 
 
-def ill(url: str, check: str) -> CheckResult:
+def ill(url: str, check: str) -> Finding:
     """The one finding of that name that is not well."""
     (found,) = [each for each in examined(url) if each.check == check and each.verdict != "ok"]
     return found
@@ -97,7 +98,7 @@ def test_a_queue_that_cannot_be_opened_is_bad_and_no_traceback(url: str) -> None
 
 
 def test_a_check_that_stumbles_is_a_finding(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stumble(*_: object) -> CheckResult:
+    def stumble(*_: object) -> Finding:
         raise RuntimeError("one\ntwo")
 
     monkeypatch.setattr("covey.cli.checks.settings.look", stumble)
@@ -133,7 +134,7 @@ def test_a_clock_that_is_far_off_is_found(db: str, monkeypatch: pytest.MonkeyPat
 
 def test_a_network_file_system_and_a_missing_directory_are_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mounts").write_text(f"server:/x {tmp_path} nfs4 rw 0 0\n")
-    monkeypatch.setattr(files, "MOUNTS", str(tmp_path / "mounts"))
+    monkeypatch.setattr(database, "MOUNTS", str(tmp_path / "mounts"))
     assert ill(f"sqlite://{tmp_path}/queue.db", "file system").verdict == "bad"
     assert "no directory" in ill(str(tmp_path / "none" / "queue.db"), "file system").text
 

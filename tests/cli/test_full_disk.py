@@ -52,7 +52,7 @@ def test_a_full_disk_is_broken_to_status_and_bad_to_doctor(covey: CommandLine, d
         made = engine.enqueue([command()])
         assert "the disk of" not in covey(*at, "status").out
         disk.fill()
-        status = covey(*at, "status", "--check")
+        status = covey(*at, "status")
         assert status.code == 2
         assert f"broken       the disk of the queue ({disk.directory}) is full; free some" in status.out
         assert engine.status().health == "broken"
@@ -64,7 +64,7 @@ def test_a_full_disk_is_broken_to_status_and_bad_to_doctor(covey: CommandLine, d
             engine.enqueue([command("x" * 9000)])
         disk.free()
         assert engine.disk() == []
-        assert covey(*at, "status", "--check").code == 1
+        assert covey(*at, "status").code == 1
         assert engine.job(made[0].id).state == "pending"
 
 

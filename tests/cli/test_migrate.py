@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from covey import env
-from covey.core.model import EDGES, TURN
-from covey.open import open_store
+from covey.open import open_dialect
 from covey.store import migrate
 from covey.store.store import Store
 from covey.store.tables import TABLES, Rows
@@ -22,13 +21,7 @@ from tests.kit.postgres import Given, Server
 from .conftest import CommandLine
 from .copies import fill, opened, work_off
 
-# What schema 1 had.
-FIRST = [
-    table
-    for table in TABLES
-    if table.name not in ("tokens", "callers", "cache_records", "followers", "samples", "counted", "schedules", "ticks")
-]
-LATER = {"blocked_by", "cache_key", "cached_from", "cache_parts", "cache_refresh"}
+FIRST = [table for table in TABLES if table.name not in ("tokens", "callers")]  # what schema 1 had
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -49,7 +42,7 @@ def old(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
     with monkeypatch.context() as patch:
         first = {name: {1: migrate.steps(name)[1]} for name in ("sqlite", "postgres")}
         patch.setattr(migrate, "steps", lambda dialect: first[dialect])
-        dialect = open_store(url).dialect
+        dialect = open_dialect(url)
         assert migrate.migrate(dialect, database_id=env.new_database_id(), now=1) == [1]
     try:
         store = Store(dialect)
@@ -63,9 +56,7 @@ def old(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
                     with store.transaction(marked=False):
                         there.add(table, columns, rows)
             with store.transaction(marked=False):
-                there.set_last_ids(
-                    {name: id for name, id in here.last_ids().items() if name not in ("tokens", "schedules")}
-                )
+                there.set_last_ids({name: id for name, id in here.last_ids().items() if name != "tokens"})
         return rows_of(store)
     finally:
         dialect.close()
@@ -73,8 +64,7 @@ def old(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
 
 def rows_of(store: Store) -> dict[str, Any]:
     rows = Rows(store)
-    columns = {table: [name for name in rows.columns(table) if name not in LATER] for table in FIRST}
-    pages = {table.name: rows.pages(table, columns[table], None) for table in FIRST}
+    pages = {table.name: rows.pages(table, rows.columns(table), None) for table in FIRST}
     kept = {name: [row for page in found for row in page] for name, found in pages.items()}
     return kept | {"database": store.ask("meta")[0][0]}
 
@@ -85,19 +75,12 @@ def test_a_queue_of_schema_1_is_refused_until_it_is_migrated_and_keeps_every_row
     assert all(old.values()), "an empty table proves nothing"
     refused = covey("--db", url, "list")
     assert (refused.code, refused.out) == (1, "")
-    assert "has schema 1, this Covey needs 7; run `covey db migrate`" in refused.err
-    assert (
-        covey("--db", url, "db", "migrate").out
-        == "applied 0002\napplied 0003\napplied 0004\napplied 0005\napplied 0006\napplied 0007\nschema 7\n"
-    )
-    assert covey("--db", url, "db", "migrate").out == "schema 7, nothing to do\n"
+    assert "has schema 1, this Covey needs 3; run `covey db migrate`" in refused.err
+    assert covey("--db", url, "db", "migrate").out == "applied 0002\napplied 0003\nschema 3\n"
+    assert covey("--db", url, "db", "migrate").out == "schema 3, nothing to do\n"
     clock = FakeClock()
     with opened(url, clock) as engine:
         assert rows_of(engine.store) == old
-        marked = engine.store.raw("select parent_id is null, blocked_by from {jobs} where state = 'blocked'")
-        assert marked
-        assert all(mark == (EDGES if is_root else TURN) for is_root, mark in marked)
-        assert not engine.store.raw("select id from {jobs} where state <> 'blocked' and blocked_by <> 0")
         assert engine.tokens() == []
         made = engine.enqueue([command()], request="r")
         assert engine.enqueue([command()], request="r") == made
@@ -107,6 +90,6 @@ def test_a_queue_of_schema_1_is_refused_until_it_is_migrated_and_keeps_every_row
 
 
 def test_numbers_go_on_after_a_migration(covey: CommandLine, url: str, old: dict[str, Any]) -> None:
-    assert covey("--db", url, "db", "migrate", "--json").json == {"applied": [2, 3, 4, 5, 6, 7], "schema": 7}
+    assert covey("--db", url, "db", "migrate", "--json").json == {"applied": [2, 3], "schema": 3}
     (id,) = covey("--db", url, "enqueue", "true").ids
     assert id == max(row[0] for row in old["jobs"]) + 2  # the last one was removed

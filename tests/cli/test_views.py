@@ -12,7 +12,8 @@ import pytest
 from covey.cli.commands import GROUPS, VERBS
 from covey.cli.printing import safe
 from covey.cli.render import fit
-from covey.core.times import moment, seconds, span
+from covey.cli.times import span
+from covey.core.times import moment, seconds
 from covey.core.view import JobView, Status
 from covey.engine.engine import Engine
 from covey.errors import InvalidInput
@@ -45,7 +46,7 @@ def test_every_reading_command_prints_one_json_document(covey: CommandLine, word
         assert empty.json == []
     covey("enqueue", "true")
     assert covey(*words, "--json").json or words[0] in ("worker", "dlq")
-    assert covey(*words).code == 0
+    assert covey(*words).code == (1 if words == ["status"] else 0)  # a job waits and nobody works
 
 
 def test_jobs_have_the_shape_of_a_job_view(covey: CommandLine) -> None:
@@ -83,7 +84,7 @@ def test_odd_content_breaks_no_table(covey: CommandLine, columns: str) -> None:
     covey("enqueue", '{"id": "[bold]k[/nope]", "command": "\\u001b[2J[red]x\\n\\u202e日本語\\r\\u0007 :smile:"}')
     for words in (["list"], ["show", "1"], ["status"], ["why", "1"], ["config", "list"], ["doctor"], ["queue", "list"]):
         done = covey(*words, env={"COLUMNS": columns})
-        assert done.code == 0, (words, done)
+        assert done.code == (1 if words == ["status"] else 0), (words, done)
         assert not {char for char in done.out if ord(char) < 32 and char != "\n"} | ({"\u202e"} & set(done.out))
 
 
@@ -252,7 +253,7 @@ def test_dead_letters_are_a_warning(covey: CommandLine, engine: Engine) -> None:
     pool = HandPool(engine, here())
     engine.enqueue([command(max_attempts=1)])
     pool.fail(pool.claim_one())
-    done = covey("status", "--check", "--json")
+    done = covey("status", "--json")
     assert (done.code, done.err, done.json["health"]) == (1, "", "warning")
     assert done.json["findings"] == [{"level": "warning", "text": "1 dead letter", "advice": "`covey dlq list`"}]
     assert done.json["notes"] == ["1 dead letter; `covey dlq list`"]
@@ -283,7 +284,7 @@ def test_what_was_given_up_is_a_warning_and_broken_once_jobs_wait_for_it(covey: 
     assert [level for level, _ in found(engine)] == ["warning"]
     (made,) = engine.enqueue([python_task()])
     assert found(engine) == [("broken", "jobs wait, and no sync worker can start in pool 1: no module")]
-    done = covey("status", "--check")
+    done = covey("status")
     assert done.code == 2
     assert "log: /logs/pool.log" in done.out
     why = covey("why", str(made.id)).out
@@ -327,7 +328,7 @@ def test_a_pool_that_lives_and_is_silent_is_broken(covey: CommandLine, engine: E
     ((level, text),) = found(engine)
     assert level == "broken"
     assert f"pool 1 (pid {os.getpid()}) has been silent for" in text
-    assert covey("status", "--check", "--json").code == 2
+    assert covey("status", "--json").code == 2
     assert "frozen or cannot reach the database" in engine.why(made.id).reason
     assert "frozen" in covey("worker", "list").out
 
@@ -350,7 +351,7 @@ def test_lost_pools_and_orphans_are_a_warning_and_serve_nobody(engine: Engine) -
 
 
 def test_a_queue_that_cannot_be_read_is_broken(covey: CommandLine) -> None:
-    missing = covey("status", "--check", "--json")
+    missing = covey("status", "--json")
     assert (missing.code, missing.json["health"]) == (2, "broken")
     covey("enqueue", "-", stdin=b"true\n" * 500)
     whole = covey("status", "--json").json
@@ -387,7 +388,7 @@ def test_durations(text: str, value: float) -> None:
     assert seconds(text, "x") == value
 
 
-@pytest.mark.parametrize("text", ["", "s", "h2", "2 hour glasses", "-5s", "1e3", "٣s", "inf", "nan", "1h 2x"])
+@pytest.mark.parametrize("text", ["", "s", "h2", "2 hours", "-5s", "1e3", "٣s", "inf", "nan", "1h 2x"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(InvalidInput):
         seconds(text, "x")

@@ -12,9 +12,10 @@ import pytest
 
 from covey import env
 from covey.engine.engine import Engine
-from covey.open import open_store
+from covey.open import open_dialect
 from covey.remote.remote import Remote
 from covey.store import migrate
+from covey.store.store import Store
 from covey.testing import FakeClock
 from tests.kit.http_server import Served
 
@@ -62,8 +63,9 @@ def connect(backend: str, url: str, clock: FakeClock) -> Iterator[Callable[[], E
     from random import Random
 
     def open() -> Engine:
-        store = open_store(url)
-        migrate.migrate(store.dialect, database_id=env.new_database_id(), now=clock())
+        dialect = open_dialect(url)
+        migrate.migrate(dialect, database_id=env.new_database_id(), now=clock())
+        store = Store(dialect)
         store.plan()
         return Engine(store, clock=clock, rng=Random(0))
 

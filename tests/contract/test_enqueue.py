@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from covey.core.machine import SECOND
-from covey.core.model import MAX_PAYLOAD, Spec
+from covey.core.model import MAX_PAYLOAD, Policy, Spec
 from covey.core.view import Filter, rfc3339
 from covey.engine.engine import Engine
 from covey.errors import Duplicate, InvalidInput, TooLarge
@@ -27,8 +27,7 @@ def test_an_enqueued_job_is_pending_and_shows_what_was_asked(engine: Engine, clo
         batch="b1",
         labels={"team": "red"},
         cwd="/tmp",
-        max_attempts=5,
-        timeout_s=60.0,
+        policy=Policy(max_attempts=5, timeout_s=60.0),
     )
     (made,) = engine.enqueue([spec])
     job = engine.job(made.id)

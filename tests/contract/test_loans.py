@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from covey.core.model import Claim, Output
-from covey.core.turn import GRACE_S
 from covey.engine.engine import Engine
-from covey.engine.loans import LATE_S
+from covey.engine.loans import GRACE_S, LATE_S
 from covey.errors import LeaseLost, Refused
 from covey.testing import FakeClock
 from tests.kit import HandPool, command, python_task

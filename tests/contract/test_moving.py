@@ -13,7 +13,7 @@ from covey.engine import db_copy
 from covey.engine.db_copy import Meta
 from covey.engine.engine import Engine
 from covey.errors import Refused, StoreError
-from covey.open import open_store
+from covey.open import open_dialect
 from covey.store import migrate
 from covey.store.store import Store
 from covey.testing import FakeClock
@@ -24,9 +24,9 @@ JOBS = 5
 
 
 def emptied(clock: FakeClock) -> Engine:
-    store = open_store(f"memory:{os.urandom(6).hex()}")
-    migrate.migrate(store.dialect, database_id=env.new_database_id(), now=clock())
-    return Engine(store, clock=clock, rng=Random(0))
+    dialect = open_dialect(f"memory:{os.urandom(6).hex()}")
+    migrate.migrate(dialect, database_id=env.new_database_id(), now=clock())
+    return Engine(Store(dialect), clock=clock, rng=Random(0))
 
 
 @pytest.fixture

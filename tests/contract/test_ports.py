@@ -1,4 +1,4 @@
-"""The ports: what the engine offers is what they ask for, and the contract speaks of every verb."""
+"""The two ports: what the engine offers is what they ask for, and the contract speaks of every verb."""
 
 from __future__ import annotations
 
@@ -10,25 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from covey.core.ports import Backend, Client, Source
+from covey.core.ports import Client, Source
 from covey.engine.engine import Engine
 from covey.remote.remote import Remote
 from tests.kit import HandPool, check_queue, command, python_task
 
-PORTS = (Client, Source, Backend)
-VERBS = [(port, name) for port in PORTS for name in vars(port) if inspect.isfunction(getattr(port, name))]
-VERBS = [(port, name) for port, name in VERBS if not name.startswith("_")]
-
-VERBS = [
-    (port, name) for port in (Client, Source, Backend) for name, it in vars(port).items() if inspect.isfunction(it)
-]
+VERBS = [(port, name) for port in (Client, Source) for name, it in vars(port).items() if inspect.isfunction(it)]
 VERBS = [(port, name) for port, name in VERBS if not name.startswith("_")]
 
 
-@pytest.mark.parametrize(
-    ("port", "verb", "offering"),
-    [(port, verb, by) for port, verb in VERBS for by in (Engine, Remote) if (port, by) != (Backend, Remote)],
-)
+@pytest.mark.parametrize("offering", [Engine, Remote])
+@pytest.mark.parametrize(("port", "verb"), VERBS)
 def test_the_engine_and_the_server_take_what_the_port_promises(port: type, verb: str, offering: type) -> None:
     promised = inspect.signature(getattr(port, verb)).parameters
     offered = inspect.signature(getattr(offering, verb)).parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from covey.core.view import Filter
-from covey.engine.duties import prune
+from covey.engine import duties
 from covey.engine.engine import Engine
 from covey.testing import FakeClock
 from tests.kit import HandPool, child, command
@@ -141,7 +141,7 @@ def test_a_sweep_of_an_empty_table_or_of_nothing_old_says_so(engine: Engine, clo
 def test_a_tree_goes_whole_or_in_several_sweeps_its_root_last(
     engine: Engine, pool: HandPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prune, "BATCH", 3)
+    monkeypatch.setattr(duties, "BATCH", 3)
     roots = [root(engine, pool, child(), child()) for _ in range(2)]
     engine.cancel(roots)
     ended, gone, cursor = {"cancelled": 1 << 60}, [], 0

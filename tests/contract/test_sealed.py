@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from covey.core.turn import Loan, PoolEvent
+from covey.core.turn import PoolEvent
 from covey.core.view import Edit, Filter
 from covey.engine import sealing
 from covey.engine.engine import Engine
+from covey.engine.loans import Loan
 from covey.errors import CoveyError, Refused
 from tests.kit import HandPool, command
 from tests.kit.factories import child, pool_info
@@ -76,11 +77,10 @@ READING |= {
     "wait_for",
     "wake",
 }
-READING |= {"callers", "listen"}
+READING |= {"callers"}
 READING |= {"disk", "output", "show_output", "shown_output", "hide_output"}  # files, not the database
 READING |= {"check_lendable", "ended", "queues_of", "token_rows", "tokens", "while_waiting", "why", "overdue_loans"}
-READING |= {"failed_siblings", "counts", "counted_queues", "jobs_of", "moment", "outcomes", "within", "samples"}
-READING |= {"latest_runs", "ever_ended"}
+READING |= {"failed_siblings", "counts", "counted_queues", "jobs_of", "moment"}
 ELSEWHERE = {"enqueue_in"}  # needs a caller's connection: tests/app/callers
 
 
@@ -115,7 +115,7 @@ def sealed(engine: Engine, pool: HandPool) -> Engine:
 
 
 def everything(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
-    tables = {row[0] for row in engine.store.ask("tables", prefix=engine.store.dialect.prefix)} - {"receipts"}
+    tables = engine.store.dialect.tables() - {"receipts"}
     return {table: sorted(engine.store.raw(f"select * from {{{table}}}"), key=repr) for table in tables}
 
 

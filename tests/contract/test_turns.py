@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -16,8 +16,9 @@ from covey.core.model import Claim, Report
 from covey.core.turn import Held, Reply, Turn
 from covey.engine.engine import Engine
 from covey.errors import CoveyError, InvalidInput, Refused
-from covey.open import open_store
+from covey.open import open_dialect
 from covey.store import migrate
+from covey.store.store import Store
 from covey.testing import FakeClock
 from tests.kit import HandPool, after, check_queue, child, command, python_task
 from tests.kit.faults import failpoint
@@ -183,24 +184,24 @@ def test_no_turns_are_no_answers(engine: Engine) -> None:
 # ── failures ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def broken(engine: Engine, bad: int) -> None:
-    """It cannot apply a report about that job: a bug that one pool meets."""
-    change = engine.store.complete
+class Broken(Engine):
+    """Cannot apply one report: a bug that one pool meets."""
 
-    def complete(pool: int, reports: Sequence[Report], now: int) -> Any:
-        done = change(pool, reports, now)
-        if any(each.id == bad for each in reports):
+    bad = 0
+
+    def _apply(self, turn: Turn, *rest: Any) -> int:
+        done = super()._apply(turn, *rest)
+        if any(each.id == self.bad for each in turn.reports):
             raise KeyError("a bug")
         return done
-
-    engine.store.complete = complete  # type: ignore[method-assign]
 
 
 def test_one_turn_that_fails_spoils_none_of_the_others(engine: Engine, pools: list[HandPool]) -> None:
     made = [each.id for each in engine.enqueue([command() for _ in range(8)])]
     claims = [pool.claim_one() for pool in pools]
     engine = getattr(engine, "behind", engine)  # over HTTP: whoever is behind the server
-    broken(engine, claims[1].id)
+    engine.__class__ = Broken
+    engine.bad = claims[1].id  # type: ignore[attr-defined]
     answers = engine.turns([p.said(report(c, "success"), want=1) for p, c in zip(pools, claims, strict=True)])
     assert [type(answer) for answer in answers] == [Reply, CoveyError, Reply, Reply]
     assert str(answers[1]) == f"turn 2 of pool {pools[1].id} failed (KeyError: 'a bug')"
@@ -253,7 +254,7 @@ def test_a_group_of_idle_turns_writes_nothing(
 
 
 def before_due(engine: Engine) -> int:
-    return int(engine.store.instants().due_at or 0)
+    return int(engine.store.value("next_due"))
 
 
 def test_idle_ones_for_which_there_is_something_take_it(engine: Engine, pools: list[HandPool]) -> None:
@@ -270,9 +271,9 @@ def test_idle_ones_for_which_there_is_something_take_it(engine: Engine, pools: l
 @pytest.fixture
 def twin(clock: FakeClock) -> Iterator[Engine]:
     """Another queue with the same clock, to which the same happens, turn by turn."""
-    store = open_store(f"memory:{os.urandom(6).hex()}")
-    migrate.migrate(store.dialect, database_id=env.new_database_id(), now=clock())
-    engine = Engine(store, clock=clock, rng=Random(0))
+    dialect = open_dialect(f"memory:{os.urandom(6).hex()}")
+    migrate.migrate(dialect, database_id=env.new_database_id(), now=clock())
+    engine = Engine(Store(dialect), clock=clock, rng=Random(0))
     yield engine
     engine.close()
 

@@ -29,7 +29,6 @@ PROMISES = (
     "2. It runs at least once, and it completes exactly once: a stale worker can change nothing.",
     "3. A job that is stopped leaves no process behind.",
     "4. A parent never completes before its children, and a crash at any instruction loses no child and adds none.",
-    "5. A schedule's tick is decided exactly once: one job, or a row that says why none.",
 )
 HIDDEN = {
     "COVEY_",

@@ -10,7 +10,6 @@ proxy        what may stand before it: connections cut at a COMMIT, another sess
 hosts        hosts of a fleet, as network namespaces
 faults       failpoints, child processes that can be killed, disks that fail
 lacking      what this machine has not
-foreign      another system, played: a Python that has only what that system has
 """
 
 from .checker import check_queue

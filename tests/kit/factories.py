@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from covey.core.model import KINDS, SHELL, Kind, Relation, Spawn, Spec
+from covey.core.model import KINDS, SHELL, Kind, Policy, Relation, Spawn, Spec
 from covey.core.turn import PoolInfo
+
+POLICY_FIELDS = frozenset(Policy.__struct_fields__)
 
 
 def command(line: str = "true", **fields: Any) -> Spec:
-    """A shell job."""
-    return Spec(task=SHELL, kind="command", args=json.dumps({"command": line}), **fields)
+    """A shell job. Fields of Policy (``max_attempts=…``) may be given beside those of Spec."""
+    return _spec(task=SHELL, kind="command", args=json.dumps({"command": line}), **fields)
 
 
 def python_task(task: str = "tests.tasks.nothing", *args: Any, kind: Kind = "sync", **fields: Any) -> Spec:
-    return Spec(task=task, kind=kind, args=json.dumps({"args": args}) if args else None, **fields)
+    return _spec(task=task, kind=kind, args=json.dumps({"args": args}) if args else None, **fields)
 
 
 def child(line: str = "true", **fields: Any) -> Spawn:
@@ -33,8 +35,13 @@ def after(line: str = "true", **fields: Any) -> Spawn:
 
 
 def _spawn(relation: Relation, line: str, **fields: Any) -> Spawn:
-    when = fields.pop("when", "success")
-    return Spawn(relation, command(line, **fields), when)
+    told = {name: fields.pop(name) for name in ("queue", "priority", "when") if name in fields}
+    return Spawn(relation, command(line, **fields), **told)
+
+
+def _spec(**fields: Any) -> Spec:
+    policy = {name: fields.pop(name) for name in POLICY_FIELDS & fields.keys()}
+    return Spec(policy=Policy(**policy), **fields)
 
 
 def pool_info(

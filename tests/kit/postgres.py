@@ -29,14 +29,11 @@ UNPRIVILEGED = ("postgres", "nobody")
 EMPTY = """
 delete from SCHEMA.jobs; delete from SCHEMA.pools; delete from SCHEMA.events; delete from SCHEMA.queues;
 delete from SCHEMA.config; delete from SCHEMA.receipts; delete from SCHEMA.tokens; delete from SCHEMA.requests;
-delete from SCHEMA.callers; delete from SCHEMA.cache_records; delete from SCHEMA.flights; delete from SCHEMA.followers;
-delete from SCHEMA.counted; delete from SCHEMA.samples;
-delete from SCHEMA.schedules;
+delete from SCHEMA.callers;
 update SCHEMA.duties set next_at = 0, cursor = 0;
 update SCHEMA.meta set database_id = substr(md5(random()::text), 1, 16), sealed = null;
 alter sequence SCHEMA.jobs_id_seq restart; alter sequence SCHEMA.pools_id_seq restart;
 alter sequence SCHEMA.events_id_seq restart; alter sequence SCHEMA.tokens_id_seq restart;
-alter sequence SCHEMA.schedules_id_seq restart;
 """
 
 

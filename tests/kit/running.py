@@ -282,7 +282,7 @@ class Yard:
 
     def shells(self, commands: Sequence[str | Sequence[str]], **options: Any) -> list[int]:
         options.setdefault("cwd", str(self.home))
-        specs = [shell_spec(command, **options) for command in commands]
+        specs = [shell_spec(command, settings=self.engine.settings(), **options) for command in commands]
         return [each.id for each in self.engine.enqueue(specs)]
 
     def call(self, task: str, *args: Any, kind: Kind = "sync", **options: Any) -> int:
@@ -295,6 +295,7 @@ class Yard:
         specs = [
             task_spec(
                 name,
+                settings=self.engine.settings(),
                 kind=kind,
                 args=codec.encode([list(args), {}], what="arguments") if args else None,
                 **options,

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from covey.core.machine import Signal, Transition, decide
-from covey.core.model import EDGES, ENDED, TURN, JobRow
+from covey.core.model import ENDED, JobRow
 from covey.errors import Refused
 
 LANE = "lane"  # the serial queue
@@ -36,7 +36,6 @@ class Job(Struct):
         row.interruptions = 0 if change.fresh_attempts else row.interruptions + change.interruptions
         row.pool = row.pool if change.keeps_pool else None
         row.phase = change.phase or row.phase
-        row.blocked_by = change.blocked_by
         if change.run_at is not None:
             self.run_at = row.run_at = change.run_at
         if self.ended:
@@ -148,7 +147,7 @@ class Forest:
                 if later:
                     return True
                 if unfinished[0].row.state == "blocked":
-                    self.signal(unfinished[0], "unblocked", marks=TURN)
+                    self.signal(unfinished[0], "unblocked")
                     return True
         return False
 
@@ -161,7 +160,7 @@ class Forest:
             if job.row.state != "blocked" or job.row.parent_id is not None or None in job.edges.values():
                 continue
             if "ok" in job.edges.values() or job.always:
-                self.signal(job, "unblocked", marks=EDGES)
+                self.signal(job, "unblocked")
                 return True
             if set(job.edges.values()) == {"gone"}:
                 self.signal(job, "cancel")
@@ -207,7 +206,7 @@ class Forest:
     def retry(self, job: Job, *, all: bool) -> None:
         """Refused leaves the model half changed: the caller tries it on a copy."""
         row = self.counted(job)
-        marks = self._marks(job)
+        blocked = self._blocked(job)
         if row.state == "failed":
             self.signal(job, "retry")
             return
@@ -215,7 +214,7 @@ class Forest:
             raise Refused("still stopping")
         if row.state in ("dead", "cancelled"):
             ancestors = self._ancestors(job)
-        self.signal(job, "retry", all=all, marks=marks)
+        self.signal(job, "retry", all=all, blocked=blocked)
         if all:
             for each in list(self.below(row.id)):
                 del self.jobs[each.row.id]
@@ -227,7 +226,7 @@ class Forest:
                 if (later.row.child_no or 0) > (row.child_no or 0) and later.row.state in ("dead", "cancelled"):
                     if later.row.pool is not None:
                         raise Refused("still stopping")
-                    self._reopen(later, behind=True)
+                    self._reopen(later, blocked=True)
         for ancestor in ancestors:
             if ancestor.row.state == "dead":
                 ancestor.row.state, ancestor.row.phase = "waiting", "run"
@@ -235,17 +234,17 @@ class Forest:
     def _held_below(self, id: int) -> bool:
         return any(job.row.pool is not None for job in self.below(id))
 
-    def _marks(self, job: Job) -> int:
+    def _blocked(self, job: Job) -> bool:
         parent = self.jobs.get(job.row.parent_id or 0)
         if parent is None:
-            return EDGES if None in job.edges.values() else 0
+            return None in job.edges.values()
         if parent.row.child_mode != "serial":
-            return 0
+            return False
         earlier = [c for c in self.children(parent.row.id) if (c.row.child_no or 0) < (job.row.child_no or 0)]
         unready = [child for child in earlier if child.row.state != "completed"]
         if job.ended and any(child.ended for child in unready):
             raise Refused("not in order")
-        return TURN if unready else 0
+        return bool(unready)
 
     def _ancestors(self, job: Job) -> list[Job]:
         found: list[Job] = []
@@ -262,8 +261,8 @@ class Forest:
                 raise Refused("done without it")
         return found
 
-    def _reopen(self, job: Job, *, behind: bool) -> None:
-        self.signal(job, "retry", marks=TURN if behind else 0)
+    def _reopen(self, job: Job, *, blocked: bool) -> None:
+        self.signal(job, "retry", blocked=blocked)
         if job.row.state == "waiting":
             self._reopen_below(job)
 
@@ -271,5 +270,5 @@ class Forest:
         opened = 0
         for child in self.children(job.row.id):
             if child.row.state in ("dead", "cancelled"):
-                self._reopen(child, behind=job.row.child_mode == "serial" and opened > 0)
+                self._reopen(child, blocked=job.row.child_mode == "serial" and opened > 0)
                 opened += 1

@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from covey import settings as config
 from covey.core import objects
 from covey.core.model import Spec
 from covey.core.times import moment, seconds
 from covey.errors import InvalidInput
 
+SETTINGS = config.effective({}, {})
+
 
 def spec(defaults: dict[str, Any] | None = None, **fields: Any) -> Spec:
-    return objects.spec_of(fields, defaults=defaults or {})
+    return objects.spec_of(fields, settings=SETTINGS, defaults=defaults or {})
 
 
 @pytest.mark.parametrize(
@@ -24,7 +27,7 @@ def spec(defaults: dict[str, Any] | None = None, **fields: Any) -> Spec:
         ({"id": "a"}, "key", "a"),
         ({"key": "a"}, "key", "a"),
         ({"id": "a", "key": "a"}, "key", "a"),
-        ({"id": -7}, "key", "-7"),
+        ({"id": 7}, "key", "7"),
         ({"queue": "q"}, "queue", "q"),
         ({"priority": 3}, "priority", 3),
         ({"cwd": "/tmp"}, "cwd", "/tmp"),
@@ -54,16 +57,16 @@ def test_a_field_is_said_in_the_spec(given: dict[str, Any], field: str, value: A
         ({"max_attempts": 5, "max_retries": 5}, "max_attempts", 5),
         ({"timeout": 2}, "timeout_s", 2),
         ({"timeout": "90s"}, "timeout_s", 90.0),
-        ({"timeout": None}, "timeout_s", "never"),
-        ({"timeout": " Never "}, "timeout_s", "never"),
-        ({"timeout": "none"}, "timeout_s", "never"),
-        ({"timeout": "off"}, "timeout_s", "never"),
-        ({}, "timeout_s", None),
-        ({}, "max_attempts", None),
+        ({"timeout": None}, "timeout_s", None),
+        ({"timeout": " Never "}, "timeout_s", None),
+        ({"timeout": "none"}, "timeout_s", None),
+        ({"timeout": "off"}, "timeout_s", None),
+        ({}, "timeout_s", SETTINGS["job_timeout_seconds"]),
+        ({}, "max_attempts", SETTINGS["max_attempts"]),
     ],
 )
-def test_what_was_said_of_tries_is_said_in_the_spec(given: dict[str, Any], field: str, value: Any) -> None:
-    assert getattr(spec(command="true", **given), field) == value
+def test_a_field_of_the_policy_is_said_in_the_spec(given: dict[str, Any], field: str, value: Any) -> None:
+    assert getattr(spec(command="true", **given).policy, field) == value
 
 
 @pytest.mark.parametrize("name", [name for name in objects.FIELDS if name not in ("command", "timeout")])
@@ -99,7 +102,7 @@ def test_a_command_or_a_task_with_its_arguments(given: dict[str, Any], args: Any
 
 def test_a_task_may_be_async_and_knows_nothing_of_a_commands_defaults() -> None:
     made = spec({"env": {"A": "1"}, "keep_background": True, "cwd": "/"}, task="t", kind="async")
-    assert (made.kind, made.cwd, made.keep_background) == ("async", None, None)
+    assert (made.kind, made.cwd, made.keep_background) == ("async", None, False)
 
 
 @pytest.mark.parametrize(

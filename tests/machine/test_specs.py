@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from covey.core.model import Spec
-from covey.core.specs import shell_spec, task_spec
-from covey.core.view import LATEST
+from covey import settings as config
+from covey.core.model import Policy, Spec
+from covey.core.specs import LATEST, shell_spec, task_spec
 from covey.errors import InvalidInput
 
+SETTINGS = config.effective({}, {})
 COMMON: dict[str, Any] = {
     "queue": "q",
     "priority": 3,
@@ -25,7 +26,7 @@ COMMON: dict[str, Any] = {
     "tree_timeout_s": 9.0,
     "created_by": "me",
 }
-TRIES: dict[str, Any] = {
+POLICY: dict[str, Any] = {
     "max_attempts": 7,
     "timeout_s": 8.0,
     "backoff_base": 1.5,
@@ -36,15 +37,18 @@ TRIES: dict[str, Any] = {
 
 def test_a_command_has_all_that_was_said() -> None:
     own = {"cwd": "/tmp", "keep_background": True}
-    made = shell_spec("true", **COMMON, **TRIES, **own)
-    assert made == Spec(task="shell", kind="command", args='{"command":"true"}', **TRIES, **COMMON, **own)
-    assert shell_spec("true", run_at=LATEST).run_at == LATEST
+    made = shell_spec("true", settings=SETTINGS, **COMMON, **POLICY, **own)
+    assert made == Spec(
+        task="shell", kind="command", args='{"command":"true"}', policy=Policy(**POLICY), **COMMON, **own
+    )
+    assert shell_spec("true", settings=SETTINGS, run_at=LATEST).run_at == LATEST
 
 
 def test_a_task_has_all_that_was_said() -> None:
     own = {"kind": "async", "args": "[1]", "joins": True}
-    made = task_spec("t", **COMMON, **TRIES, **own)  # type: ignore[arg-type]
-    assert made == Spec(task="t", **TRIES, **COMMON, **own)  # type: ignore[arg-type]
+    made = task_spec("t", settings=SETTINGS, **COMMON, **POLICY, **own)  # type: ignore[arg-type]
+    assert made == Spec(task="t", policy=Policy(**POLICY), **COMMON, **own)  # type: ignore[arg-type]
+    assert task_spec("t", settings=SETTINGS) == Spec(task="t", policy=made.policy.__class__(3, None, 2.0, 300.0, False))
 
 
 @pytest.mark.parametrize(
@@ -69,8 +73,8 @@ def test_a_task_has_all_that_was_said() -> None:
 )
 def test_what_is_wrong_has_the_name_that_the_caller_used(given: dict[str, Any], says: str) -> None:
     for make in (
-        lambda: shell_spec("true", **given),
-        lambda: task_spec("t", **given),
+        lambda: shell_spec("true", settings=SETTINGS, **given),
+        lambda: task_spec("t", settings=SETTINGS, **given),
     ):
         with pytest.raises(InvalidInput) as refused:
             make()
@@ -86,7 +90,7 @@ def test_names_of_a_commands_own_fields() -> None:
         ("\ud800", {}, "command['command']: a lone surrogate"),
     ):
         with pytest.raises(InvalidInput) as refused:
-            shell_spec(command, **given)  # type: ignore[arg-type]
+            shell_spec(command, settings=SETTINGS, **given)  # type: ignore[arg-type]
         assert str(refused.value).startswith(says)
     with pytest.raises(InvalidInput, match="task: a int was given"):
-        task_spec(3)  # type: ignore[arg-type]
+        task_spec(3, settings=SETTINGS)  # type: ignore[arg-type]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from covey.core.machine import ADVICE, RULES, SECOND, SIGNALS, Signal, Transition, admit, decide
-from covey.core.model import EDGES, ENDED, FLIGHT, MAX_INTERRUPTIONS, STATES, TURN, JobRow
+from covey.core.machine import ADVICE, RULES, SECOND, SIGNALS, Signal, Transition, decide
+from covey.core.model import ENDED, MAX_INTERRUPTIONS, STATES, JobRow
 from covey.errors import Refused, StillStopping
 
 NOW = 1_000 * SECOND
@@ -54,10 +54,9 @@ EXPIRED = Transition("dead", fence=1, error="e")
 TABLE: dict[tuple[str, str], Transition] = {
     ("scheduled", "due"): PENDING,
     ("failed", "due"): PENDING,
-    ("pending", "block"): Transition("blocked", blocked_by=EDGES),
-    ("scheduled", "block"): Transition("blocked", blocked_by=EDGES),
-    ("blocked", "block"): Transition("blocked", blocked_by=EDGES | TURN),
-    ("blocked", "unblocked"): Transition("blocked", blocked_by=TURN),
+    ("pending", "block"): Transition("blocked"),
+    ("scheduled", "block"): Transition("blocked"),
+    ("blocked", "unblocked"): PENDING,
     ("pending", "claim"): Transition("processing", fence=1, attempts=1, keeps_pool=True),
     ("processing", "success"): Transition("completed"),
     ("processing", "failure"): Transition("failed", run_at=NOW + 2 * SECOND, error="e", charged=True),
@@ -69,10 +68,6 @@ TABLE: dict[tuple[str, str], Transition] = {
     ("processing", "pool_lost"): Transition("pending", fence=1, attempts=-1, interruptions=1),
     ("processing", "stranded"): Transition("pending", fence=1, attempts=-1),
     ("processing", "cancel"): Transition("cancelled", fence=1, keeps_pool=True, error="e"),
-    ("pending", "hit"): Transition("completed"),
-    ("processing", "hit"): Transition("completed", attempts=-1),
-    ("blocked", "hit"): Transition("completed"),
-    ("processing", "follow"): Transition("blocked", attempts=-1, blocked_by=FLIGHT),
     ("cancelled", "gone"): Transition("cancelled", keeps_error=True),
     ("cancelled", "stranded"): Transition("cancelled", keeps_error=True),
     ("cancelled", "pool_lost"): Transition("cancelled", keeps_error=True),
@@ -92,29 +87,17 @@ TABLE: dict[tuple[str, str], Transition] = {
     ("failed", "retry"): PENDING,
     ("dead", "retry"): Transition("pending", fresh_attempts=True),
     ("cancelled", "retry"): Transition("pending", fresh_attempts=True),
-    ("pending", "edit"): PENDING,
-    ("scheduled", "edit"): PENDING,
-    ("failed", "edit"): PENDING,
-    ("blocked", "edit"): Transition("blocked", blocked_by=TURN),
-}
-# What these signals say of the job besides.
-SAID: dict[str, dict[str, Any]] = {
-    "block": {"marks": EDGES},
-    "unblocked": {"marks": EDGES},
-    "edit": {"reschedules": True},
 }
 
 
 @pytest.mark.parametrize("signal", SIGNALS)
 @pytest.mark.parametrize("state", STATES)
 def test_every_state_meets_every_signal(state: str, signal: str) -> None:
-    said = SAID.get(signal, {}) | {"error": "e"}
-    job = row(state, blocked_by=TURN if state == "blocked" else 0)
     if expected := TABLE.get((state, signal)):
-        assert becomes(job, signal, **said) == expected
+        assert becomes(row(state), signal, error="e") == expected
     else:
         with pytest.raises(Refused) as refusal:
-            becomes(job, signal, **said)
+            becomes(row(state), signal, error="e")
         assert "7" in str(refusal.value)
 
 
@@ -139,7 +122,7 @@ def test_no_rule_lowers_a_fence_and_every_claim_reap_and_cancel_of_a_run_raises_
 
 def test_an_attempt_is_counted_at_the_claim_and_given_back_only_where_the_job_is_not_to_blame() -> None:
     given_back = {signal for (_, signal), change in TABLE.items() if change.attempts == -1}
-    assert given_back == {"snooze", "taken_back", "stopped", "pool_lost", "stranded", "hit", "follow"}
+    assert given_back == {"snooze", "taken_back", "stopped", "pool_lost", "stranded"}
     assert [signal for (_, signal), change in TABLE.items() if change.attempts == 1] == ["claim"]
 
 
@@ -189,58 +172,14 @@ def test_a_join_is_due_at_once_when_the_children_it_asked_for_are_somebody_else_
     assert becomes(row("processing", phase="join"), "success", joins=True) == Transition("completed")
 
 
-def test_of_several_reasons_one_is_lifted_and_the_others_stay() -> None:
-    both = row("blocked", blocked_by=EDGES | TURN)
-    assert becomes(both, "unblocked", marks=EDGES) == Transition("blocked", blocked_by=TURN)
-    assert becomes(both, "unblocked", marks=TURN) == Transition("blocked", blocked_by=EDGES)
-    assert becomes(row("blocked", blocked_by=TURN), "unblocked", marks=TURN) == PENDING
-    assert becomes(row("blocked"), "unblocked", marks=TURN) == PENDING  # written by a release without marks
-
-
 def test_what_is_unblocked_still_waits_for_its_own_hour() -> None:
     later = NOW + SECOND
-    assert becomes(row("blocked", blocked_by=TURN, run_at=later), "unblocked", marks=TURN) == Transition(
-        "scheduled", run_at=later
-    )
-    assert becomes(row("blocked", blocked_by=TURN, run_at=NOW), "unblocked", marks=TURN) == PENDING
-
-
-def test_a_new_job_is_what_stands_in_its_way_then_what_its_hour_makes_it() -> None:
-    later = NOW + SECOND
-    assert admit(None, NOW) == admit(NOW, NOW) == admit(NOW - SECOND, NOW) == PENDING
-    assert admit(later, NOW) == Transition("scheduled", run_at=later)
-    assert admit(later, NOW, TURN) == Transition("blocked", run_at=later, blocked_by=TURN)
-    assert admit(NOW, NOW, EDGES) == Transition("blocked", blocked_by=EDGES)
-
-
-@pytest.mark.parametrize(
-    ("state", "run_at", "expected"),
-    [
-        ("pending", NOW + SECOND, "scheduled"),
-        ("scheduled", NOW + SECOND, "scheduled"),
-        ("failed", NOW + SECOND, "failed"),
-        ("blocked", NOW + SECOND, "blocked"),
-        ("pending", NOW - SECOND, "pending"),
-        ("scheduled", None, "pending"),
-        ("failed", NOW, "pending"),
-        ("blocked", None, "blocked"),
-    ],
-)
-def test_another_hour_makes_a_job_wait_or_lets_it_start(state: str, run_at: int | None, expected: str) -> None:
-    marks = EDGES if state == "blocked" else 0
-    change = becomes(row(state, blocked_by=marks, run_at=NOW + 9), "edit", run_at=run_at, reschedules=True)
-    later = run_at if run_at is not None and run_at > NOW else None
-    assert change == Transition(expected, run_at=later, blocked_by=marks)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("state", ["pending", "scheduled", "failed", "blocked"])
-def test_an_edit_that_says_nothing_of_the_hour_leaves_it(state: str) -> None:
-    change = becomes(row(state, run_at=NOW + 9), "edit")
-    assert (change.state, change.run_at) == (state, NOW + 9)
+    assert becomes(row("blocked", run_at=later), "unblocked") == Transition("scheduled", run_at=later)
+    assert becomes(row("blocked", run_at=NOW), "unblocked") == PENDING
 
 
 def test_a_retried_job_whose_predecessors_have_not_ended_is_blocked() -> None:
-    assert becomes(row("cancelled"), "retry", marks=TURN) == Transition("blocked", fresh_attempts=True, blocked_by=TURN)
+    assert becomes(row("cancelled"), "retry", blocked=True) == Transition("blocked", fresh_attempts=True)
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,9 @@ class Planted(NamedTuple):
 BUGS = [
     Planted(
         "nobody is a subreaper",
-        "system/linux.py",
-        "_prctl(PR_SET_CHILD_SUBREAPER, 1)",
-        "_prctl(PR_SET_CHILD_SUBREAPER, 0)",
+        "system/process_tree.py",
+        "prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)",
+        "prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)",
         "processes/test_families.py",
         "a_daemon",
     ),
@@ -69,7 +69,7 @@ BUGS = [
     ),
     Planted(
         "the kernel is not asked to end a function with its pool",
-        "system/linux.py",
+        "system/process_tree.py",
         "os.O_NONBLOCK | os.O_ASYNC",
         "os.O_NONBLOCK",
         "processes/test_lost.py",
@@ -151,8 +151,8 @@ BUGS = [
     Planted(
         "a worker's end is left to its zygote to tell",
         "pool/zygote_client.py",
-        "            self._pool.watch(worker.handle, partial(self._on_gone, worker))",
-        "            pass",
+        "                self._pool.watch(worker.handle, partial(self._on_gone, worker))",
+        "                pass",
         "processes/test_zygote.py",
         "below_a_frozen",
     ),
@@ -167,7 +167,7 @@ BUGS = [
     Planted(
         "a command has its worker's descriptors",
         "worker/command_worker.py",
-        "err_reader, err_writer = os.pipe()",
+        "err_reader, err_writer = os.pipe2(os.O_CLOEXEC)",
         "err_reader, err_writer = os.pipe2(0)",
         "processes/test_commands.py",
         "a_command",

@@ -23,7 +23,7 @@ def test_everything_runs_and_nobody_looks() -> None:
         engine.why(first.id)
     with contextlib.suppress(Exception):
         codec.encode({"a": [1, 0.5, "ä"]}, what="v")
-        objects.spec_of({"command": "ls", "delay": "2h"}, defaults={})
+        objects.spec_of({"command": "ls", "delay": "2h"}, settings=engine.settings(), defaults={})
         times.moment("1970-01-01T00:00:00Z", "at")
         tree.unblocks([("ok", 0)])
     engine.close()

@@ -71,6 +71,7 @@ EXPECTED = {
     "complete": ["INTEGER PRIMARY KEY"],
     "states_of": ["INTEGER PRIMARY KEY"],
     "promote": ["jobs_due (run_at<?)"],
+    "next_due": ["jobs_due"],
     "held_by": ["jobs_held (pool=?)"],
     "held_page": ["jobs_held (pool=?)"],
     "held_by_pools": ["jobs_held (pool=?)"],

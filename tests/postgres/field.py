@@ -91,7 +91,7 @@ class Producer:
 
 
 def _spec(number: int) -> Spec:
-    return task_spec("herd.trace", kind="sync", args=codec.encode([[number], {}], what="arguments"))
+    return task_spec("herd.trace", settings=SETTINGS, kind="sync", args=codec.encode([[number], {}], what="arguments"))
 
 
 @contextmanager

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from covey.engine.engine import Engine
+from covey.store import ready
 from covey.store.postgres import dead_entries
-from covey.store.postgres import store as postgres_store
 from covey.store.ready import Lane
 from covey.testing import until
 from tests.kit import HandPool, command, python_task
@@ -76,7 +76,7 @@ def test_with_a_held_snapshot_claims_do_not_pass_what_is_dead(
     lasts = {"LASTS_S": 600.0, "SHARE": 1_000_000, "SHORTCUT_S": 600.0}
     for name, value in {"SLOW_S": -1.0, "JOB_S": 0.0, "LONG": 500, **lasts}.items():
         monkeypatch.setattr(dead_entries, name, value)
-    monkeypatch.setattr(postgres_store, "LASTS_S", 600.0)
+    monkeypatch.setattr(ready, "LASTS_S", 600.0)
     pool, dead = HandPool(engine), 5000
     with long_transaction(server):
         churn(engine, pool, dead, queues)

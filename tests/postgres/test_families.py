@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from covey.core.model import ENDED, Claim
-from covey.engine.duties.duty import Duty
 from covey.engine.engine import Engine
 from covey.errors import Refused
 from tests.kit import HandPool, after, check_queue, child, command, python_task
@@ -168,21 +167,6 @@ def test_two_parents_of_one_uncle_end_at_the_same_moment(engine: Engine, opened:
 
 
 # ── duties ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("there", [True, False], ids=["with a row", "without"])
-def test_a_duty_that_another_pool_is_doing_keeps_no_turn_waiting(engine: Engine, opened: Open, there: bool) -> None:
-    other = opened()
-    done: list[str] = []
-    duty = Duty("prune" if there else "new", lambda store, due: bool(done.append(duty.name)))
-    if not there:  # its row is added once; that is seen by all who come after the commit
-        with engine.store.transaction():
-            assert duty.do(engine.store, 0, Random(0)) is False
-    with engine.store.transaction():
-        duty.do(engine.store, 1 << 50, Random(0))
-        with other.store.dialect.transaction(wait_s=0.2):
-            duty.do(other.store, 1 << 51, Random(0))
-    assert done == [duty.name] * (1 if there else 2)
 
 
 def test_pruning_meets_reports_and_cancels(engine: Engine, opened: Open, proof: Proof) -> None:

@@ -187,7 +187,7 @@ def test_work_is_done_while_the_server_works(engine: Engine) -> None:
         states.append(dialect._db.pgconn.transaction_status)
         return 0 if len(states) < 3 else None
 
-    assert engine.store.while_waiting(work)
+    assert dialect.while_waiting(work)
     engine.store.raw("select pg_sleep(0.05)::text")
     assert states == [TransactionStatus.ACTIVE] * 3  # until there is nothing left to do
     pieces: list[float] = []

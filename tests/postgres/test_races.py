@@ -14,9 +14,7 @@ import pytest
 
 from covey.core.model import Claim, Output, RunOutcome
 from covey.core.view import Filter
-from covey.engine.arrivals import insert
 from covey.engine.engine import Engine
-from covey.engine.spawns import Queues
 from covey.errors import Duplicate, InvalidInput, Refused
 from covey.store.ready import Lane
 from tests.kit import HandPool, check_queue, child, command
@@ -248,7 +246,7 @@ def test_a_bulk_that_meets_a_key_at_the_last_moment_inserts_nothing(engine: Engi
     """The key is taken by a transaction that commits after our look: the server finds it."""
     other, bulk = opened(), [*(command() for _ in range(100)), command(key="late")]
     with other.store.transaction():
-        insert([command(key="late")], other.clock(), other.store, Queues(other.store))
+        other.store.insert([(command(key="late"), None)], other.clock())
         other.store.raw("select 1")  # what only writes travels with the next question
         answers: list[Any] = []
 

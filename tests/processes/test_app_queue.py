@@ -161,7 +161,7 @@ def test_what_why_advises_can_be_pasted_as_it_stands(yard: Yard) -> None:
     db = str(place / "it's.db")
     (yard.home / "mine.py").write_text(MODULE.format(repr(db)))
     with closing(open_engine(db)) as engine:
-        spec = task_spec("mine.queue_here", kind="sync")
+        spec = task_spec("mine.queue_here", settings=engine.settings(), kind="sync")
         id = engine.enqueue([spec])[0].id
         advice = yard.run("--db", db, "why", str(id)).stdout.partition("try: ")[2].splitlines()[0]
         assert advice.startswith("covey --db ")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from covey.core.model import Spec
+from covey.core.model import Policy, Spec
 from covey.testing import until
 from tests.kit.running import RunningPool, Watch, Yard
 
@@ -140,7 +140,7 @@ def test_each_of_these_is_tried_as_often_as_any_failure_and_does_not_loop(busy: 
 
 @pytest.mark.parametrize("args", ['{"command": "a\\u0000b"}', "{}", "[]"])
 def test_a_request_that_is_no_command_fails_its_job_and_not_the_worker(busy: Yard, args: str) -> None:
-    spec = Spec(task="shell", kind="command", args=args, max_attempts=1)
+    spec = Spec(task="shell", kind="command", args=args, policy=Policy(max_attempts=1))
     (job,) = busy.ends(busy.engine.enqueue([spec])[0].id)
     assert job.state == "dead"
     assert (job.error or "").startswith("this is no command that can be run: ")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from covey.pool.restart_policy import GIVE_UP
+from covey.pool.workers import GIVE_UP
 from covey.testing import until
 from covey.worker.output import hollow_out
 from tests.kit.running import RunningPool, Watch, Yard

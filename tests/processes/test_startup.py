@@ -20,13 +20,12 @@ import pytest
 from covey.core.view import Event
 from covey.log import Log
 from covey.pool import workers as crews
-from covey.pool.restart_policy import GIVE_UP
 from covey.pool.worker_types import Type
 from covey.pool.workers import Workers
 from covey.system.resources import automatic
 from covey.testing import until
 from covey.worker import messages
-from covey.worker.messages import WorkerConfig
+from covey.worker.setting import WorkerConfig
 from covey.worker.zygote import Zygote
 from tests.kit.running import RunningPool, Watch, Yard, gone
 
@@ -273,11 +272,11 @@ def test_the_more_often_workers_die_young_the_later_the_next_is_tried_until_none
     workers = Workers(Log("test", quiet=True), lambda *note: notes.append(note), limit=1, concurrency=1)
     workers.begin({type: {"sync": 1}})
     pauses = []
-    for _ in range(GIVE_UP):
+    for _ in range(crews.GIVE_UP):
         assert workers.start_more(lambda *_: None, lambda _: None) is None
         (worker,) = workers.by_name.values()
         clock.ahead_s += 3.0
-        workers.replace(worker, "exited with code 1")
+        workers.bury(worker, "exited with code 1")
         later = workers.start_more(lambda *_: None, lambda _: pytest.fail("too soon")) if pauses else None
         pauses.append(later - clock.monotonic() if later else 0.0)
         clock.ahead_s += pauses[-1]
@@ -312,7 +311,7 @@ def test_without_a_single_worker_the_pool_ends_at_once_and_names_everyone(yard: 
     failed = told.events(yard, "failed")
     assert {event.worker for event in failed} >= {"command-1", "command-2", "command-3"}
     assert {event.text for event in failed} == {f"was killed by SIGKILL; log: {log}"}
-    assert len(failed) < GIVE_UP  # no series of ever later trials
+    assert len(failed) < crews.GIVE_UP  # no series of ever later trials
     assert yard.engine.pool_views() == []
     assert (yard.job(waits).state, yard.job(waits).attempts) == ("pending", 0)
 

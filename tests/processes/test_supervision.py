@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 
 from covey.errors import InvalidInput
-from covey.system.process import Parent
+from covey.log import Log
+from covey.pool import care
+from covey.pool.care import Care, Parent
+from covey.pool.workers import Workers
 from covey.testing import until
 from tests.kit.running import RunningPool, Yard, gone
 
@@ -172,14 +175,14 @@ def fails(error: OSError) -> Callable[[int], int | None]:
 def test_a_parent_is_gone_only_if_that_is_certain(
     monkeypatch: pytest.MonkeyPatch, read: Callable[[int], int | None], is_gone: bool
 ) -> None:
-    monkeypatch.setattr("covey.system.process.read_ticks", lambda pid: 100)
+    monkeypatch.setattr(care, "read_ticks", lambda pid: 100)
     parent = Parent(4711)
-    monkeypatch.setattr("covey.system.process.read_ticks", read)
+    monkeypatch.setattr(care, "read_ticks", read)
     assert parent.is_gone() is is_gone
 
 
 def test_a_parent_that_cannot_be_read_or_is_not_there_cannot_be_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("covey.system.process.read_ticks", lambda pid: None)
+    monkeypatch.setattr(care, "read_ticks", lambda pid: None)
     with pytest.raises(InvalidInput, match="--parent-pid 4711: no such process"):
         Parent(4711)
 
@@ -187,15 +190,18 @@ def test_a_parent_that_cannot_be_read_or_is_not_there_cannot_be_watched(monkeypa
 def test_the_parent_is_looked_at_now_and_then(
     monkeypatch: pytest.MonkeyPatch, parents: Callable[[], subprocess.Popen[bytes]]
 ) -> None:
-    child = parents()
-    seldom = Parent(child.pid)
-    monkeypatch.setattr("covey.system.process.PARENT_S", 0.0)
-    often = Parent(child.pid)
-    assert not often.has_left(time.monotonic())
-    child.kill()
-    until(lambda: often.has_left(time.monotonic()), 5, "its end is seen, although nobody waits for it")
-    assert not seldom.has_left(time.monotonic())  # it is not time
+    process = parents()
+    workers = Workers(Log("test"), lambda *_: None, limit=1, concurrency=1)
+    seldom = Care(workers, Parent(process.pid), max_memory=None)
+    monkeypatch.setattr(care, "PARENT_S", 0.0)
+    often = Care(workers, Parent(process.pid), max_memory=None)
+    assert not often.is_orphan()
+    process.kill()
+    until(often.is_orphan, 5, "its end is seen, although nobody waits for it")
+    assert not seldom.is_orphan()  # it is not time
+    assert seldom.at is not None
     assert 0 < seldom.at - time.monotonic() <= 5
+    assert Care(workers, None, max_memory=None).at is None  # nothing to look at: no reason to wake up
 
 
 # ── the log file ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from covey.pool.zygote_client import FROZEN, LOADING, LOOK_S, Silence
+from covey.pool.silence import FROZEN, LOADING, LOOK_S, Silence
 from covey.testing import until
 from tests.kit.running import RunningPool, Yard, gone
 

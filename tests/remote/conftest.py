@@ -29,11 +29,11 @@ def engine(url: str) -> Iterator[Engine]:
     """The database behind the server, with real time, opened by somebody else; it keeps a log of what jobs do."""
     engine = open_engine(url)
     with engine.store.transaction():
-        engine.store.raw(AUDIT[engine.store.dialect.name])
+        engine.store.dialect.script(AUDIT[engine.store.dialect.name])
     yield engine
     if engine.store.dialect.name == "postgres":  # the schema serves the next test too
         with engine.store.transaction():
-            engine.store.raw(
+            engine.store.dialect.script(
                 "drop function {audit_change} cascade; drop function {audit_removal} cascade; drop table {audit};"
             )
     engine.close()

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import psycopg
 
-from covey.core.cache_key import Parts
-from covey.core.model import CacheAsk, Claim, Spec
-from covey.core.schedule_views import ScheduleBody
+from covey.core.model import Claim
 from covey.core.turn import Caller, Capacity, Turn
 from covey.engine import db_copy
 from covey.engine.engine import Engine
@@ -26,8 +23,6 @@ EVERYWHERE = ("file", "postgres")
 TABLES = (
     *("meta", "config", "queues", "tokens", "jobs", "payloads", "results", "attempts", "edges", "events"),
     *("pools", "workers", "requests", "staged", "callers"),
-    *("cache_records", "flights", "followers"),
-    *("schedules", "ticks"),
 )
 # Given anew at every try: numbers (PostgreSQL leaves gaps), instants, chance.
 VOLATILE = {
@@ -42,8 +37,6 @@ VOLATILE = {
     "digest",
     "database_id",
     "text",
-    "schedule_id",
-    "last_job",
 }
 PROBE = "probe"
 FOREVER = 1 << 60
@@ -212,7 +205,8 @@ def working(place: Place) -> Work:
 def take_turn(place: Place, known: Work) -> None:
     """The pool's next turn: three results, and room for two more."""
     engine, (pool, (done, failed, back)) = place.open(), known
-    last = engine.store.look_at_pools([pool])[pool].turn_no
+    last = engine._last_turn(pool)
+    assert last is not None
     engine.turn(
         Turn(
             pool=pool,
@@ -343,72 +337,12 @@ def unseal(place: Place, _: object) -> None:
 
 
 def backup(place: Place, _: object) -> None:
-    for _page in place.open().store.dialect.upkeep.backup(place.spare):
+    for _page in place.open().store.dialect.backup(place.spare):  # type: ignore[attr-defined]
         pass
 
 
 def vacuum(place: Place, _: object) -> None:
-    place.open().store.dialect.upkeep.vacuum()
-
-
-# ── schedules ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def due(place: Place) -> int:
-    """A pool without a job, and a schedule with a tick that is not decided: the beginning of this year."""
-    at = datetime.now(UTC).replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0)
-    micros = int(at.timestamp()) * 1_000_000
-    engine = place.open()
-    engine.put_schedule("s", BODY)
-    with engine.store.transaction():
-        engine.store.raw("update {schedules} set next_at = :at, fire_at = :at", at=micros)
-        engine.store.raw("update {schedules} set spec = :spec", spec=f'{{"at":[{micros},{FOREVER}]}}')
-    return HandPool(engine).id
-
-
-def fire(place: Place, pool: int) -> None:
-    """The pool's next turn."""
-    engine = place.open()
-    last = engine.store.look_at_pools([pool])[pool].turn_no
-    engine.turn(Turn(pool=pool, database_id=engine.database_id, number=last + 1))
-
-
-def put(place: Place, _: object = None) -> None:
-    place.open().put_schedule("s", BODY)
-
-
-def run_by_hand(place: Place, _: object) -> None:
-    engine = place.open()
-    engine._schedules._clock = lambda: 1_800_000_000_000_000  # its tick is the instant
-    if not engine.ticks("s"):  # to run it twice is to run it twice
-        engine.run_schedule("s")
-
-
-def paused(place: Place) -> None:
-    put(place)
-    place.open().pause_schedule("s", reason="because")
-
-
-def fill(place: Place, _: object) -> None:
-    place.open().backfill_schedule("s", "2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z")
-
-
-BODY = ScheduleBody(job={"command": "true"}, at=["2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"], window="366d")
-FIRE = Scene(due, fire)
-
-
-def kept(place: Place) -> None:
-    """The cache has a record."""
-    parts = Parts("t", {"version": "1"}, [[], {}]).text()
-    engine = place.open()
-    engine.enqueue([Spec(task="t", args="[[],{}]", cache=CacheAsk(parts))])
-    pool = HandPool(engine)
-    pool.succeed(pool.claim_one(), result="1", ran=parts)
-    engine.leave(pool.id)
-
-
-def prune_cache(place: Place, _: object) -> None:
-    place.open().prune_cache(0)
+    place.open().store.dialect.vacuum()  # type: ignore[attr-defined]
 
 
 CHANGE = Scene(jobs, cancel_two)
@@ -430,7 +364,6 @@ SCENES = {
     "prune.before_commit": Scene(cancelled, prune),
     "rules.before_commit": Scene(jobs, set_rules),
     "pause.before_commit": Scene(jobs, pause),
-    "cache.before_prune": Scene(kept, prune_cache),
     "setting.before_commit": Scene(an_empty_queue, set_up),
     "unsetting.before_commit": Scene(set_up, unset),
     "token.before_commit": Scene(an_empty_queue, make_token),
@@ -445,15 +378,6 @@ SCENES = {
     "turn.after_claim": TURN,
     "turn.before_commit": TURN,
     "turn.after_commit": TURN,
-    "schedule.before_tick": FIRE,
-    "schedule.after_job": FIRE,
-    "schedule.before_commit": FIRE,
-    "schedule.putting": Scene(an_empty_queue, put),
-    "schedule.removing": Scene(put, lambda place, _: place.open().remove_schedule("s")),
-    "schedule.pausing": Scene(put, lambda place, _: place.open().pause_schedule("s", reason="because")),
-    "schedule.resuming": Scene(paused, lambda place, _: place.open().resume_schedule("s")),
-    "schedule.running": Scene(put, run_by_hand),
-    "schedule.filling": Scene(put, fill),
     "present.before_commit": Scene(tied, still_here),
     "untie.before_commit": Scene(tied, let_go),
     "abandon.before_commit": Scene(tied, abandon),

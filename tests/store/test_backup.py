@@ -23,7 +23,7 @@ from . import programs
 def backup(engine: Engine, target: str) -> None:
     dialect = engine.store.dialect
     assert isinstance(dialect, Sqlite)
-    for _ in dialect.upkeep.backup(target):
+    for _ in dialect.backup(target):
         pass
 
 
@@ -68,7 +68,7 @@ def test_a_backup_ends_although_others_never_stop_writing(
     dialect = engine.store.dialect
     assert isinstance(dialect, Sqlite)
     left = []
-    for remaining, _ in dialect.upkeep.backup(str(tmp_path / "copy.db")):
+    for remaining, _ in dialect.backup(str(tmp_path / "copy.db")):
         left.append(remaining)
         writer.enqueue([command()])
         engine.enqueue([command()])  # the same connection goes on too
@@ -96,7 +96,7 @@ def test_a_backup_that_was_killed_leaves_no_file_that_looks_like_one(
     code = """
 import os, sys
 from covey.open import open_engine
-for _ in open_engine(sys.argv[1]).store.dialect.upkeep.backup(sys.argv[2]):
+for _ in open_engine(sys.argv[1]).store.dialect.backup(sys.argv[2]):
     os.kill(os.getpid(), 9)
 """
     target = str(tmp_path / "copy.db")
@@ -120,9 +120,9 @@ pool = HandPool(engine)
 for claim in pool.claim(10):
     pool.succeed(claim)
 engine.status()
-for _ in engine.store.dialect.upkeep.backup(sys.argv[2]):
+for _ in engine.store.dialect.backup(sys.argv[2]):
     pass
-engine.store.dialect.upkeep.vacuum()
+engine.store.dialect.vacuum()
 pool.lose()
 engine.close()
 """
@@ -157,10 +157,10 @@ def test_vacuum_gives_the_space_of_removed_jobs_back(path: str, opened: Callable
     engine.remove([each.id for each in made], force=True)
     dialect = engine.store.dialect
     assert isinstance(dialect, Sqlite)
-    dialect.upkeep.vacuum()
+    dialect.vacuum()
     assert os.path.getsize(path) < 1 << 20
     assert os.path.getsize(f"{path}-wal") == 0
-    assert dialect.upkeep.problems() == []
+    assert dialect.problems() == []
 
 
 def test_a_backup_is_another_queue_that_knows_no_pool(
@@ -178,7 +178,7 @@ def test_a_backup_is_another_queue_that_knows_no_pool(
 def test_a_backup_that_is_broken_off_leaves_no_file(path: str, tmp_path: Path, opened: Callable[[str], Engine]) -> None:
     dialect = opened(path).store.dialect
     assert isinstance(dialect, Sqlite)
-    copying = dialect.upkeep.backup(str(tmp_path / "copy.db"))
+    copying = dialect.backup(str(tmp_path / "copy.db"))
     next(copying)
     copying.close()
     assert list(tmp_path.glob("copy.db*")) == []

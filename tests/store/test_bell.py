@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from covey.engine.engine import Engine
-from covey.store.sqlite.bell import SocketBell
+from covey.store.sqlite.bell import Bell
 from covey.testing import until
 from tests.kit import HandPool, command
 from tests.kit.faults import Child
@@ -23,10 +23,10 @@ def sockets(directory: Path) -> list[str]:
 def test_a_ring_is_heard_whatever_the_length_of_the_path(tmp_path: Path, depth: int) -> None:
     """Socket paths end at 107 bytes; directories do not."""
     directory = tmp_path.joinpath(*(["d" * 60] * depth), "bells")
-    bell = SocketBell(str(directory))
+    bell = Bell(str(directory))
     ear, other = bell.listen("pool"), bell.listen("end")
     assert not ear.wait(0)
-    SocketBell.ring(bell, "pool")
+    Bell.ring(bell, "pool")
     assert ear.wait(60)
     assert not ear.wait(0)  # many rings are one
     assert not other.wait(0)  # and only for those who were meant
@@ -48,7 +48,7 @@ def test_an_engine_works_on_a_path_beyond_a_socket_s_limit(tmp_path: Path, opene
 
 
 def test_ringing_a_full_ear_neither_blocks_nor_fails(tmp_path: Path) -> None:
-    bell = SocketBell(str(tmp_path))
+    bell = Bell(str(tmp_path))
     ear = bell.listen("pool")
     for _ in range(5000):
         bell.ring("pool")
@@ -61,13 +61,13 @@ def test_ringing_a_full_ear_neither_blocks_nor_fails(tmp_path: Path) -> None:
 def test_the_socket_of_a_killed_listener_is_cleared_by_the_next_ring(tmp_path: Path) -> None:
     code = """
 import sys
-from covey.store.sqlite.bell import SocketBell
-ear = SocketBell(sys.argv[1]).listen("pool")
+from covey.store.sqlite.bell import Bell
+ear = Bell(sys.argv[1]).listen("pool")
 print("listening", flush=True)
 print(ear.wait(60), flush=True)
 sys.stdin.readline()
 """
-    bell = SocketBell(str(tmp_path))
+    bell = Bell(str(tmp_path))
     with Child(code, tmp_path) as child:
         assert child.line() == "listening"
         bell.ring("pool")
@@ -80,7 +80,7 @@ sys.stdin.readline()
 
 
 def test_wake_reaches_an_ear_without_a_ring(tmp_path: Path) -> None:
-    bell = SocketBell(str(tmp_path))
+    bell = Bell(str(tmp_path))
     ear = bell.listen("pool")
     ear.wake()
     assert ear.wait(60)
@@ -90,7 +90,7 @@ def test_wake_reaches_an_ear_without_a_ring(tmp_path: Path) -> None:
 
 
 def test_a_bell_whose_directory_was_removed_is_silent(tmp_path: Path) -> None:
-    bell = SocketBell(str(tmp_path / "bells"))
+    bell = Bell(str(tmp_path / "bells"))
     os.rmdir(tmp_path / "bells")
     bell.ring("pool")
     bell.close()

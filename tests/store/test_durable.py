@@ -9,9 +9,8 @@ import pytest
 
 from covey import env
 from covey.engine.engine import Engine
-from covey.open import open_store
+from covey.open import open_dialect
 from covey.store import migrate
-from covey.store.dialect import Database
 from tests.kit import HandPool, check_queue, command
 from tests.kit.faults import Child
 
@@ -83,10 +82,6 @@ def test_a_kill_after_the_commit_keeps_the_job(path: str, opened: Callable[[str]
 PRAGMAS = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
 
 
-def pragmas(dialect: Database) -> dict[str, object]:
-    return {name: dialect.query(f"pragma {name}", {})[0][0] for name in PRAGMAS}
-
-
 def assert_safe(pragmas: dict[str, object]) -> None:
     assert pragmas["journal_mode"] == "wal"
     assert pragmas["synchronous"] == 2  # FULL
@@ -95,17 +90,17 @@ def assert_safe(pragmas: dict[str, object]) -> None:
 
 
 def test_every_opener_has_wal_full_foreign_keys_and_patience(path: str, opened: Callable[[str], Engine]) -> None:
-    migrating = open_store(path).dialect
-    assert_safe(pragmas(migrating))
+    migrating = open_dialect(path)
+    assert_safe({name: migrating.pragma(name) for name in PRAGMAS})
     migrate.migrate(migrating, database_id=env.new_database_id(), now=env.now())
-    assert_safe(pragmas(migrating))
+    assert_safe({name: migrating.pragma(name) for name in PRAGMAS})
     migrating.close()
     engine = opened(path)
     HandPool(engine).claim(1)
     engine.status()
-    reader = open_store(path, create=False).dialect
+    reader = open_dialect(path, create=False)
     for dialect in (engine.store.dialect, reader):
-        assert_safe(pragmas(dialect))
+        assert_safe({name: dialect.pragma(name) for name in PRAGMAS})  # type: ignore[attr-defined]
     reader.close()
 
 
@@ -114,7 +109,7 @@ def test_another_process_opens_it_just_as_safely(path: str) -> None:
 import json, sys
 from covey.open import open_engine
 engine = open_engine(sys.argv[1])
-print(json.dumps({{name: engine.store.raw('pragma ' + name)[0][0] for name in {PRAGMAS}}}))
+print(json.dumps({{name: engine.store.dialect.pragma(name) for name in {PRAGMAS}}}))
 engine.close()
 """
     with Child(code, path) as child:
@@ -126,10 +121,10 @@ engine.close()
 def test_normal_durability_is_a_named_choice_that_status_shows(path: str, opened: Callable[[str], Engine]) -> None:
     opened(path).set_setting("durability", "normal")
     engine = opened(path)
-    assert engine.store.value("synchronous") == 1
+    assert engine.store.dialect.pragma("synchronous") == 1  # type: ignore[attr-defined]
     assert engine.status().durability == "normal"
     engine.set_setting("durability", "full")
-    assert opened(path).store.value("synchronous") == 2
+    assert opened(path).store.dialect.pragma("synchronous") == 2  # type: ignore[attr-defined]
 
 
 def test_ids_are_not_reused_after_a_restart(path: str, opened: Callable[[str], Engine]) -> None:

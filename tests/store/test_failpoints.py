@@ -38,10 +38,7 @@ SLEEP_S = 0.05
 FREE_S = 8.0  # by then a lock that was left has shown: others wait ten seconds for it
 # Not about a transaction of the queue, but about processes.
 OF_POOLS = ("pool.before_register", "pool.after_register", "pool.started", "worker.starting")
-ELSEWHERE = {"containers.ticked": "tests/containers/test_supervisor.py"} | dict.fromkeys(
-    ("blob.before_ingest", "blob.before_rename", "placing.before_rename", "placing.between_renames"),
-    "tests/unit/test_blobs.py",
-)
+ELSEWHERE = {"containers.ticked": "tests/containers/test_supervisor.py"}
 
 
 # ── every transaction has one of its own ────────────────────────────────────────────────────────────────────────────

@@ -18,7 +18,7 @@ def endless(engine: Engine) -> None:
 
 
 def test_a_question_that_takes_too_long_is_given_up_in_one_clear_line(engine: Engine) -> None:
-    with pytest.raises(TooLong) as caught, engine.within(0.2):
+    with pytest.raises(TooLong) as caught, engine.store.dialect.within(0.2):
         endless(engine)
     assert str(caught.value).startswith("this took longer than 0.2 s, the limit for one question; narrow it")
     assert "\n" not in str(caught.value)
@@ -26,11 +26,11 @@ def test_a_question_that_takes_too_long_is_given_up_in_one_clear_line(engine: En
 
 
 def test_the_limit_is_for_all_statements_of_a_question_together(engine: Engine) -> None:
-    with engine.within(0.2), engine.store.snapshot():
+    with engine.store.dialect.within(0.2), engine.store.snapshot():
         assert engine.store.ask("queues") == []
         with pytest.raises(TooLong):
             endless(engine)
-    with engine.within(0.2):
+    with engine.store.dialect.within(0.2):
         for _ in range(2):
             with pytest.raises(TooLong):
                 endless(engine)
@@ -39,7 +39,7 @@ def test_the_limit_is_for_all_statements_of_a_question_together(engine: Engine) 
 
 def test_the_limit_ends_with_its_block(engine: Engine) -> None:
     """A second that a statement takes is no more than it may take when nobody has set a limit."""
-    with engine.within(0.001):
+    with engine.store.dialect.within(0.001):
         pass
     long = {
         "sqlite": ENDLESS["sqlite"].replace("from n)", "from n limit 3000000)"),
@@ -51,6 +51,6 @@ def test_the_limit_ends_with_its_block(engine: Engine) -> None:
 
 
 def test_a_question_within_its_limit_is_answered(engine: Engine) -> None:
-    with engine.within(600):
+    with engine.store.dialect.within(600):
         assert engine.status().counts["pending"] == 0
         assert engine.queues() == []

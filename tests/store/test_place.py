@@ -13,9 +13,8 @@ import pytest
 
 from covey.engine.engine import Engine
 from covey.errors import CoveyError, InvalidInput, StoreError
-from covey.open import open_engine, open_store
+from covey.open import open_dialect, open_engine
 from covey.store.sqlite import database as sqlite
-from covey.system import files
 from tests.kit import command
 from tests.kit.faults import Child, ForkError, in_fork
 
@@ -219,14 +218,14 @@ def test_a_network_file_system_is_recognised_and_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, kind: str
 ) -> None:
     (tmp_path / "mounts").write_text(MOUNTS.format(at=tmp_path))
-    monkeypatch.setattr(files, "MOUNTS", str(tmp_path / "mounts"))
+    monkeypatch.setattr(sqlite, "MOUNTS", str(tmp_path / "mounts"))
     directory = tmp_path / place
     directory.mkdir(parents=True)
-    assert files.file_system_of(str(directory)) == kind
+    assert sqlite.file_system_of(str(directory)) == kind
     if kind in ("nfs4", "cifs", "9p"):
         with pytest.raises(StoreError, match=kind) as refusal:
             open_engine(str(directory / "queue.db"))
         one_line(refusal.value)
         assert list(directory.iterdir()) == []
     else:
-        open_store(str(directory / "queue.db")).dialect.close()
+        open_dialect(str(directory / "queue.db")).close()

@@ -15,7 +15,6 @@ from covey.store.postgres.functions import PLANNED
 from tests.kit import HandPool, command
 
 DIALECTS = ("sqlite", "postgres")
-SHARED = sorted(f"sql/{file.name}" for file in (files("covey.store") / "sql").iterdir())
 SQL = {dialect: statements.load(dialect) for dialect in DIALECTS}
 NAMES = sorted(SQL["sqlite"].keys() | SQL["postgres"].keys())
 FRAGMENTS = [name for name in NAMES if name.startswith("where_")]
@@ -56,11 +55,10 @@ def test_names_are_not_given_twice_and_every_override_says_why() -> None:
     """An override is what another file says too; what only one database is asked differs from nothing."""
     texts = {
         file: (files("covey.store") / file).read_text()
-        for file in (*SHARED, "sqlite/statements.sql", "postgres/statements.sql")
+        for file in ("queries.sql", "sqlite/statements.sql", "postgres/statements.sql")
     }
     said = {file: re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)[1:] for file, text in texts.items()}
     names = {file: parts[::2] for file, parts in said.items()}
-    names["sql/"] = [name for file in SHARED for name in names.pop(file)]
     for given in names.values():
         assert len(given) == len(set(given))
     for file in ("sqlite/statements.sql", "postgres/statements.sql"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from covey.core.model import Claim
-from covey.pool.dispatcher import PIECE, Landing
+from covey.pool.landing import PIECE, Landing
 
 
 @pytest.fixture

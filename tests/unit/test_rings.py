@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from covey.engine.engine import Engine
-from covey.open import open_engine, open_store
+from covey.open import open_dialect, open_engine
+from covey.store.store import Store
 from covey.testing import FakeClock
 from tests.kit import HandPool, after, child, command
 from tests.kit.hand_pool import report
@@ -27,7 +28,7 @@ class Street:
     def __init__(self, path: Path) -> None:
         open_engine(str(path)).close()
         self.clock = FakeClock()
-        self.engine = Engine(open_store(str(path)), clock=self.clock, rng=Random(0))
+        self.engine = Engine(Store(open_dialect(str(path))), clock=self.clock, rng=Random(0))
         self.pool, self.other = HandPool(self.engine, name="one"), HandPool(self.engine, name="two")
         self.pool.beat()  # its duties are done
         self._ears = {who: self.engine.store.listen(who) for who in ("pool", "end")}

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from covey.log import Log
+from covey.pool.roster import BEAT_S, SOON_S, Roster
 from covey.pool.worker_process import WorkerProcess
-from covey.pool.workers import BEAT_S, SOON_S, Roster, Workers
+from covey.pool.workers import Workers
 
 
 class Shown(list[Any]):
@@ -32,7 +33,7 @@ def workers() -> Iterator[Workers]:
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], float]:
     """Sets the clock that is looked at."""
-    return lambda now: monkeypatch.setattr("covey.pool.workers.time.monotonic", lambda: now) or now
+    return lambda now: monkeypatch.setattr("covey.pool.roster.time.monotonic", lambda: now) or now
 
 
 def test_what_a_worker_has_done_is_shown_within_half_a_second_and_then_no_more(workers: Workers) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from covey.core.model import Report
-from covey.pool.results import explain_kill, explain_killed_command
+from covey.pool.memory_kills import MemoryKills
 from covey.system import cgroup
-from covey.system.cgroup import MemoryKills
 
 KILLED = "was killed by SIGKILL"
 
@@ -29,11 +28,11 @@ def kill(events: Path) -> None:
 
 def test_a_worker_that_was_killed_while_the_count_rose_ran_out_of_memory(events: Path) -> None:
     kills = MemoryKills(str(events))
-    assert explain_kill(KILLED, kills) == KILLED
+    assert kills.of_worker(KILLED) == KILLED
     kill(events)
-    assert explain_kill("exited with code 1", kills) == "exited with code 1"
-    assert explain_kill(KILLED, kills) == f"{KILLED}: out of memory"
-    assert explain_kill(KILLED, kills) == KILLED  # one rise explains one kill
+    assert kills.of_worker("exited with code 1") == "exited with code 1"
+    assert kills.of_worker(KILLED) == f"{KILLED}: out of memory"
+    assert kills.of_worker(KILLED) == KILLED  # one rise explains one kill
 
 
 def test_a_command_that_was_killed_while_the_count_rose_ran_out_of_memory(events: Path) -> None:
@@ -41,7 +40,7 @@ def test_a_command_that_was_killed_while_the_count_rose_ran_out_of_memory(events
     kill(events)
     killed, failed = (Report(1, 1, "failure", exit_code=code, error=f"exit code {code}") for code in (137, 1))
     for report in (failed, killed):
-        explain_killed_command(report, kills)
+        kills.of_command(report)
     assert (failed.error, killed.error) == ("exit code 1", "exit code 137: out of memory")
 
 
@@ -50,18 +49,18 @@ def test_a_kill_of_long_ago_explains_nothing(events: Path) -> None:
     kill(events)
     now = time.monotonic()
     kills.look(now + 2)
-    assert explain_kill(KILLED, MemoryKills(str(events))) == KILLED
+    assert MemoryKills(str(events)).of_worker(KILLED) == KILLED
     kills.look(now + 4)
-    assert explain_kill(KILLED, kills) == KILLED
+    assert kills.of_worker(KILLED) == KILLED
 
 
 def test_a_look_between_the_kill_and_the_news_of_it_hides_nothing(events: Path) -> None:
     kills = MemoryKills(str(events))
     kill(events)
     kills.look(time.monotonic() + 2)
-    assert explain_kill(KILLED, kills) == f"{KILLED}: out of memory"
+    assert kills.of_worker(KILLED) == f"{KILLED}: out of memory"
 
 
 def test_without_a_control_group_nothing_is_claimed(tmp_path: Path) -> None:
-    assert explain_kill(KILLED, MemoryKills(None)) == KILLED
-    assert explain_kill(KILLED, MemoryKills(str(tmp_path / "absent"))) == KILLED
+    assert MemoryKills(None).of_worker(KILLED) == KILLED
+    assert MemoryKills(str(tmp_path / "absent")).of_worker(KILLED) == KILLED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from covey.engine.engine import Engine
@@ -72,9 +73,9 @@ def test_a_claim_that_may_run_elsewhere_by_now_goes_back_instead_of_to_a_worker(
         rejoin=lambda: None,
     )
     try:
-        stale.assign([claim])
-        assert [(report.id, report.outcome) for report in stale._results.take()] == [(claim.id, "taken_back")]
-        assert not stale._dispatcher
+        stale.place([claim])
+        assert [(report.id, report.outcome) for report in stale._unsent] == [(claim.id, "taken_back")]
+        assert stale._waiting == []
     finally:
-        stale._bell.close()
+        os.close(stale._bell)
         stale._selector.close()

@@ -24,7 +24,7 @@ def ends() -> Iterator[tuple[PoolLink, socket.socket]]:
     fd = slot.create(1)
     memory = Slot(fd, 1)
     try:
-        yield PoolLink("w1", jobs, reports, memory, ""), arriving
+        yield PoolLink("w1", jobs, reports, memory, "", {}), arriving
     finally:
         memory.close()
         os.close(fd)

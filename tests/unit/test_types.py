@@ -6,7 +6,7 @@ import pytest
 
 from covey.cli.worker_options import size_of, types_of
 from covey.errors import InvalidInput
-from covey.pool.capacity import TypeCapacity
+from covey.pool.turn_loop import Offer
 from covey.pool.worker_types import plain, typed
 from covey.system.resources import automatic
 
@@ -96,8 +96,8 @@ def test_sizes_that_are_none_or_too_small_are_refused(text: str) -> None:
 
 
 def test_a_type_offers_its_own_count_whoever_else_is_busy() -> None:
-    type = TypeCapacity({"command": 2, "sync": 2, "async": 1}, 2, {"command": 1, "sync": 1}, 50)
-    idle = type.left(("shell",), {})
+    offer = Offer({"command": 2, "sync": 2, "async": 1}, 2, {"command": 1, "sync": 1}, 50)
+    idle = offer.room(("shell",), {})
     assert (idle.queues, idle.places, idle.bound) == (("shell",), {"command": 2, "sync": 2, "async": 50}, 2)
-    full = type.left(("shell",), {"command": 1, "sync": 1})
+    full = offer.room(("shell",), {"command": 1, "sync": 1})
     assert (full.places, full.bound) == ({"command": 0, "sync": 0, "async": 50}, 0)

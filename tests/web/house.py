@@ -13,7 +13,7 @@ import msgspec
 
 from covey.core.endpoints import ENDPOINTS, Endpoint
 from covey.core.turn import Capacity, Turn
-from covey.open import open_engine, open_store
+from covey.open import open_dialect, open_engine
 from tests.kit.factories import command, pool_info
 from tests.kit.http_server import Served
 
@@ -53,7 +53,7 @@ class House:
         self.engine = open_engine(str(db))
         self.furnish()
         self.served = Served(lambda: open_engine(str(db)), socket=False, needs_token=needs_token, **options)
-        self._watch = open_store(str(db)).dialect
+        self._watch = open_dialect(str(db))
         self._tokens = 0
         self.stays = False  # whether a visitor reads a stream to its end
 
@@ -243,16 +243,12 @@ EXAMPLES: dict[str, Make] = {
     "all_events": _plain("/v1/events"),
     "stream": lambda house, queue: ("/v1/stream", f"?job={house.jobs[queue][0]}"),
     "status": _plain("/v1/status"),
-    "metrics": _plain("/metrics"),
     "queues": _plain("/v1/queues"),
     "set_queue": lambda house, queue: (f"/v1/queues/{queue}", "", {"concurrency": 3}),
     "pause": lambda house, queue: (f"/v1/queues/{queue}/pause", "", {}),
     "resume": lambda house, queue: (f"/v1/queues/{queue}/resume",),
     "pool_views": _plain("/v1/pools"),
     "pool_events": _plain("/v1/pools/events"),
-    "cache_status": _plain("/v1/cache"),
-    "explain_cache": _job("/cache"),
-    "prune_cache": _plain("/v1/cache/prune", "", {"max_bytes": 1 << 40}),
     "stop_pools": lambda house, queue: ("/v1/pools/stop", "", {"pools": [house.jobs[queue][1]]}),
     "settings": _plain("/v1/config"),
     "set_setting": _plain("/v1/config/lock_lease_seconds", "", {"value": "45"}),

@@ -157,7 +157,7 @@ def test_nobody_waits_while_a_large_body_is_looked_at(tmp_path: Path) -> None:
         {"task": "t", "args": '["\0"]'},
         {"task": "t", "priority": (1 << 64) - 1},
         {"task": "t", "run_at": (1 << 64) - 1},
-        {"task": "t", "max_attempts": (1 << 64) - 1},
+        {"task": "t", "policy": {"max_attempts": (1 << 64) - 1}},
         {"task": "t", "priority": "high"},
         {"task": "t", "kind": "none"},
         {"key": "k"},

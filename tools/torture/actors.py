@@ -19,6 +19,7 @@ from covey.core.model import Spec
 from covey.engine.engine import Engine
 from covey.errors import Refused, StoreError, Unknown, Unreachable
 from covey.remote.remote import Remote
+from covey.settings import effective
 
 from . import jobs, planted
 from .history import History
@@ -27,6 +28,7 @@ PACE_S = 0.05  # between two requests of a client
 LOOK_S = 0.005  # between two looks for something to cancel: some jobs are to end by themselves in the same moment
 DIRECTORY = Path(os.environ.get(jobs.DIRECTORY, "."))
 MUTANTS = os.environ.get(jobs.MUTANTS, "").split()
+SETTINGS = effective(jobs.SETTINGS, {})
 
 
 class Producer:
@@ -59,7 +61,7 @@ class Producer:
 
     def _specs(self, index: int) -> list[Spec]:
         name = self._name(index)
-        return jobs.specs(name, random.Random(f"{self._seed} {name}"))
+        return jobs.specs(name, SETTINGS, random.Random(f"{self._seed} {name}"))
 
     def _name(self, index: int) -> str:
         return f"{self._number}-{index}"

@@ -80,7 +80,7 @@ class Step(Struct):
 
 def install(engine: Engine) -> None:
     with engine.store.transaction():
-        engine.store.raw(AUDIT[engine.store.dialect.name])
+        engine.store.dialect.script(AUDIT[engine.store.dialect.name])
 
 
 def steps(engine: Engine) -> list[Step]:

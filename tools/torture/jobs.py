@@ -20,7 +20,8 @@ from covey.app import Covey
 from covey.core import codec
 from covey.core.model import SHELL, Spec
 from covey.core.specs import shell_spec, task_spec
-from covey.worker.context import Children, Context
+from covey.worker.children import Children
+from covey.worker.context import Context
 
 from .history import token
 
@@ -124,20 +125,21 @@ def append(path: Path, line: str) -> None:
 # ── what clients ask for ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def specs(request: str, rng: random.Random) -> list[Spec]:
+def specs(request: str, settings: dict[str, Any], rng: random.Random) -> list[Spec]:
     """The jobs of one request, the same for the same dice."""
     count = rng.choice((1, 1, 1, 5, 20))
-    return [_spec(rng, token(request, number)) for number in range(count)]
+    return [_spec(rng, settings, token(request, number)) for number in range(count)]
 
 
-def _spec(rng: random.Random, name: str) -> Spec:
+def _spec(rng: random.Random, settings: dict[str, Any], name: str) -> Spec:
     deep = rng.random() < 0.04
     kind, seconds, *rest = _tree(rng, deep) if deep or rng.random() < 0.25 else _single(rng)
     if kind == "command":
-        return shell_spec(command(seconds, *rest), batch=name, cwd="/")
+        return shell_spec(command(seconds, *rest), settings=settings, batch=name, cwd="/")
     gathers = kind == "gather"
     return task_spec(
         f"{__name__}.{kind}",
+        settings=settings,
         kind="async" if kind == "drift" else "sync",
         args=codec.encode([[seconds, *rest], {}], what="arguments"),
         batch=name,

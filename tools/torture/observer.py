@@ -75,7 +75,7 @@ class Books:
         if self._copies_live:  # a planted bug
             planted.copy_live_file(dialect.path, target)
         else:
-            for _ in dialect.upkeep.backup(target):
+            for _ in dialect.backup(target):
                 pass
         self.backups += 1
         self.bad_backups += [f"backup {self.backups}: {problem}" for problem in _problems(target, acknowledged)]

@@ -37,9 +37,7 @@ def plant(queue: Engine | Remote, mutants: Iterable[str]) -> None:
     """In a client, a pool or a server."""
     for mutant in mutants:
         if isinstance(queue, Engine):
-            vars(queue.store).get(
-                "_calls", {}
-            ).clear()  # statements that the database has planned already know nothing of the bug
+            queue.store._calls.clear()  # statements that the database has planned already know nothing of the bug
         _plant(queue, mutant)
 
 

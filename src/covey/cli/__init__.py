@@ -1,8 +1,9 @@
 """The command line: one file per verb. Only the verb that was called is imported.
 
 apps_queue         which queue a pool with an app works on: --db, else the one that the app names, else
-caching            the flags of `run` and `enqueue` about the cache
 checks/            what `covey doctor` looks at, a file for each thing that can be ill
+codes              a job's end as an exit code
+coercion           words as numbers, without the schema library that typer would load for it
 commands/          every verb
 container_options  what `covey worker start --executor docker` does
 container_server   the server that a supervisor's containers work through
@@ -21,10 +22,10 @@ render             tables for people
 reusing            a server that runs for this queue is found, and its workers are used instead of
 run_caller         the caller of a job
 run_pool           who works on the job of a `covey run`
-selection          jobs that a verb is about: named one by one, or all that match a query
-schedule_input     from words and options to what is said of a schedule
 serving            what `covey server` does
 slow_reader        standard output or error of a command that has more to do than to wait for a reader
 specs              from words, JSON and lines to Specs
+times              times as people read them: `3s`, `2m 5s`, `in 4h`
+words              the words of a command inside a command line
 worker_options     what `covey worker start` does, without typer
 """

@@ -35,16 +35,16 @@ def queue_of(app: str, told: Preloaded, db: str | None) -> str:
 def asked(app: str, db: str | None) -> str:
     """The same for who has no zygote: one is started for the question. As always if the app cannot be imported here."""
     from ..connection import absolute
-    from ..pool.zygote_process import EarlyZygote
-    from ..system.process import signal_pipe
+    from ..pool.main import signal_pipe
+    from ..pool.scout import Scout
 
     given = named(db)
-    with signal_pipe() as signals, EarlyZygote(app, given and absolute(given), signals) as early:
+    with signal_pipe() as signals, Scout(app, given and absolute(given), signals) as scout:
         try:
-            told = early.learn()
+            told = scout.learn()
         except CoveyError:
             return database(db)
-    return queue_of(app, early.told, db) if told else database(db)
+    return queue_of(app, scout.told, db) if told else database(db)
 
 
 def _is_same(given: str, told: Preloaded) -> bool:

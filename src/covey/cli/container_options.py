@@ -12,6 +12,7 @@ from .worker_options import MOST_WORKERS, check_name, check_range, check_start, 
 
 if TYPE_CHECKING:
     from ..containers.docker import Docker
+    from ..store.store import Store
 
 EXECUTORS = ("process", "docker", "podman", "container")
 LEAST_MEMORY = 32 << 20  # less does not even hold the interpreter
@@ -46,10 +47,8 @@ def start_containers(
     from ..containers.launch import ContainerOptions, Group
     from ..containers.secret import token_file as secret_file
     from ..containers.supervisor import run
-    from ..system.calls import refuse_pools
     from ..system.resources import automatic
 
-    refuse_pools()
     if not image:
         raise InvalidInput(f"--executor {executor} needs --image IMAGE: one with covey in it, see docs/containers.md")
     checked = check_start(count, worker, queue, app, grace, max_jobs, max_memory)
@@ -72,7 +71,8 @@ def start_containers(
     choose_token(token_file)
     url = database(db)
     source = open_queue(url, create=True)
-    side = source.place.side
+    store: Store | None = getattr(source, "store", None)
+    side = store.dialect.side if store else ""
     queues = None if any(group.queues is None for group in groups) else [q for g in groups for q in g.queues or ()]
     with (
         server_for_containers(source, docker, db=url, server=server, port=port, queues=queues) as found,

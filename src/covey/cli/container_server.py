@@ -101,7 +101,7 @@ def _own_server(engine: Engine, docker: Docker, port: int | None) -> Iterator[st
     command = [sys.executable, "-m", "covey", "server", "--host", gateway, "--port", str(port_of(port))]
     with tempfile.TemporaryFile() as said:
         child = subprocess.Popen(
-            [*command, "--quiet", "--db", engine.place.url],
+            [*command, "--quiet", "--db", engine.store.dialect.url],
             stdin=subprocess.DEVNULL,
             stderr=said,
             start_new_session=True,  # Ctrl-C is for us: the containers need it until they have stopped
@@ -109,7 +109,7 @@ def _own_server(engine: Engine, docker: Docker, port: int | None) -> Iterator[st
         )
         try:
             deadline = time.monotonic() + START_S
-            while (running := found(engine.place.side)) is None or running.pid != child.pid:
+            while (running := found(engine.store.dialect.side)) is None or running.pid != child.pid:
                 if child.poll() is not None or time.monotonic() > deadline:
                     said.seek(0)
                     lines = said.read().decode(errors="replace").strip().splitlines()

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from ..errors import CoveyError
 from .printing import decided, note, safe
 
-if TYPE_CHECKING:
-    from ..core.view import JobView
-
 OWN_CODES = {"run", "wait"}  # their exit code is the job's, so Covey's own errors have another one
 OWN_ERROR = 125
-TIMED_OUT = 124
 
 
 def exit_code_of(error: BaseException, args: list[str]) -> int:
@@ -52,10 +48,13 @@ def is_read() -> bool:
 
     Or if nobody ever did: a library that meets a closed pipe puts /dev/null in its place before it ends us.
     """
-    from ..system.waiting import is_abandoned
+    import select
 
+    watch = select.poll()
     try:
-        return not is_abandoned(1) and not os.path.samestat(os.fstat(1), os.stat(os.devnull))
+        watch.register(1, 0)  # errors are told unasked
+        gone = any(what & select.POLLERR for _, what in watch.poll(0))
+        return not gone and not os.path.samestat(os.fstat(1), os.stat(os.devnull))
     except OSError:
         return True
 
@@ -102,13 +101,3 @@ def end(code: int) -> NoReturn:
         os.write(2, f"error: cannot write the answer: {error.strerror}\n".encode())
     # Everything durable is on disk already; tearing the interpreter down would only cost time.
     os._exit(code)
-
-
-def code_of(view: JobView | None) -> int:
-    """0 if it completed, the command's own code if that is why it did not, else 1; a signal as the shell says it."""
-    if view is None or view.state == "cancelled":
-        return 1
-    if view.state == "completed":
-        return 0
-    code = view.exit_code or 1
-    return min(128 - code, 255) if code < 0 else min(code, 255)

@@ -17,6 +17,32 @@ class Words(NamedTuple):
     flags: dict[str, str]
 
 
+ENQUEUE = Words(
+    values={
+        "--queue": "queue",
+        "-q": "queue",
+        "--key": "key",
+        "--if-exists": "if_exists",
+        "--run-at": "run_at",
+        "--delay": "delay",
+        "--timeout": "timeout",
+        "--cwd": "cwd",
+        "--batch": "batch",
+        "--db": "db",
+        "--on-error": "on_error",
+        "--tree-timeout": "tree_timeout",
+        "--file": "file",
+        "-f": "file",
+    },
+    numbers={
+        "--priority": "priority",
+        "-p": "priority",
+        "--max-attempts": "max_attempts",
+        "--max-retries": "max_attempts",
+    },
+    lists={"--env": "env", "-e": "env", "--label": "label"},
+    flags={"--json": "json", "--keep-background": "keep_background"},
+)
 START = Words(
     values={
         "--count": "count",
@@ -37,17 +63,6 @@ START = Words(
     lists={"--worker": "worker", "-w": "worker", "--queue": "queue", "-q": "queue"},
     flags={"--drain": "drain", "--quiet": "quiet", "--no-reuse": "no_reuse"},
 )
-
-
-def _of_enqueue() -> Words:
-    from ..core.options import OPTIONS
-
-    words = Words({"--db": "db", "--file": "file", "-f": "file", "--command": "command"}, {}, {}, {"--json": "json"})
-    tables = {str: words.values, int: words.numbers, list[str]: words.lists, bool: words.flags}
-    for option in OPTIONS:
-        if "enqueue" in option.verbs:
-            tables[option.form.word].update(dict.fromkeys(option.flags, option.name))
-    return words
 
 
 def understood_start(args: list[str]) -> dict[str, Any] | None:
@@ -71,7 +86,6 @@ def understood(args: list[str]) -> tuple[list[str], list[str] | None, dict[str, 
         options["db"], args = args[1], args[2:]
     if not args or args[0] != "enqueue":
         return None
-    known = _of_enqueue()
     words: list[str] = []
     closed = False  # an option followed the first word: another word would be ambiguous
     rest = args[1:]
@@ -83,7 +97,7 @@ def understood(args: list[str]) -> tuple[list[str], list[str] | None, dict[str, 
             if closed:
                 return None
             words.append(word)
-        elif len(words) > 1 or not _take(word, rest, options, known):
+        elif len(words) > 1 or not _take(word, rest, options, ENQUEUE):
             return None
         else:
             closed = bool(words)

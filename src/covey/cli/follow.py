@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TextIO
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TextIO, cast
 
 from ..core.model import ENDED
 from ..errors import NotFound
@@ -18,6 +18,8 @@ from .slow_reader import shown
 if TYPE_CHECKING:
     from ..core.ports import Client
     from ..core.view import Attempt, JobView
+    from ..remote.remote import Remote
+    from ..store.store import Store
 
 LOOK_S = 0.1
 NOTE = "\n[covey: "  # where the stored text has lost its middle
@@ -30,7 +32,7 @@ class Out(Protocol):
     def write(self, text: str, /) -> None: ...
 
 
-class PlainOut:
+class Plain:
     """Standard output or error, for as long as it takes."""
 
     def __init__(self, target: TextIO) -> None:
@@ -47,7 +49,7 @@ Outs = tuple[Out, Out]
 
 
 def plain_outs() -> Outs:
-    return PlainOut(sys.stdout), PlainOut(sys.stderr)
+    return Plain(sys.stdout), Plain(sys.stderr)
 
 
 def write_attempt(run: Attempt, outs: Outs | None = None) -> None:
@@ -136,12 +138,13 @@ class LiveRun:
 
     def __init__(self, engine: Client, job: int, fence: int, outs: Outs | None = None) -> None:
         out, err = outs or plain_outs()
-        live = os.path.join(engine.place.side, "live", f"{job}.{fence}")
+        store: Store | None = getattr(engine, "store", None)
+        live = os.path.join(store.dialect.side if store else "", "live", f"{job}.{fence}")
         self.fence = fence
         self._out = LiveStream(live + ".out", out)
         self._err = LiveStream(live + ".err", err)
         self._said = err
-        self._server: Client | None = engine if engine.place.served else None
+        self._server: Remote | None = None if store else cast("Remote", engine)
         self._job, self._places = job, (0, 0)
 
     def poll(self) -> None:
@@ -151,7 +154,7 @@ class LiveRun:
         self._out.poll()
         self._err.poll()
 
-    def _ask(self, server: Client) -> None:
+    def _ask(self, server: Remote) -> None:
         out, err = self._places
         found = server.output(self._job, fence=self.fence, out=out, err=err)
         self._places = found.out, found.err  # first: what is fed may be interrupted, and is not asked for again

@@ -20,8 +20,6 @@ def main() -> NoReturn:
     gc.disable()
     _open_streams()
     args = sys.argv[1:] or ["--help"]
-    if args[0] == "help":
-        args = [*args[1:], "--help"]
     try:
         code = _run(args)
     except BaseException as error:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ..errors import NoQueue, Refused
+from ..errors import Refused
 
 if TYPE_CHECKING:
-    from ..core.ports import Client, Listener
+    from ..core.ports import Client
     from ..engine.engine import Engine
     from ..remote.remote import Remote
+    from ..store.dialect import Listener
+    from ..store.store import Store
 
 _chosen: str | None = None
 _token_file: str | None = None
 _token: str | None = None
 _open: list[Engine | Remote] = []
 PATIENCE_S = 1.0  # a person who mistyped an address should not have to wait longer
-NONE_YET = "no queue yet at {}; the first `covey enqueue` makes one"
 LOOK_S = 0.25  # at a server, while somebody watches
 
 
@@ -72,18 +73,6 @@ def open_queue(db: str | None = None, *, create: bool = False) -> Engine | Remot
     return remote
 
 
-def open_to_look(db: str | None = None) -> Engine | Remote | None:
-    """The same for verbs that list: where there is no queue yet, nothing is in it, and a line says where we looked."""
-    try:
-        return open_queue(db)
-    except NoQueue:
-        from ..open import shown
-        from .printing import note
-
-        note(NONE_YET.format(shown(database(db))))
-        return None
-
-
 def open_database(db: str | None = None, *, create: bool = False) -> Engine:
     """The same for what needs the database itself; a server is refused."""
     from ..open import open_engine
@@ -95,7 +84,11 @@ def open_database(db: str | None = None, *, create: bool = False) -> Engine:
 
 def listen_for_ends(queue: Client) -> Listener:
     """Hears when a job ends; at a server, or where it may not listen, it only keeps the pace."""
-    return queue.listen() or Pace()
+    store: Store | None = getattr(queue, "store", None)
+    try:
+        return Pace() if store is None else store.listen("end")
+    except OSError:  # no bell can be hung
+        return Pace()
 
 
 class Pace:

@@ -9,75 +9,9 @@ import typer
 import typer.core
 import typer.main
 
-from .commands import GROUPS, HINTS, VERBS
+from .coercion import PlainCommand, PlainParams
+from .commands import GROUPS, VERBS
 from .open_queue import choose_database, choose_token
-
-ARGV = "covey.argv"
-AMBIGUOUS = "whose option is that, Covey's or the command's? put Covey's options first, or -- before the command"
-
-
-# ── words as values ─────────────────────────────────────────────────────────────────────────────────────────────────
-# Typer converts every value through pydantic, whose import alone costs as much as all of typer. Our options are text,
-# whole numbers, numbers and flags; for those a plain conversion is put in its place. It is typer's own hook, but not a
-# documented one: where a version of typer lacks it, typer converts as it likes.
-
-
-class PlainParams:
-    """A command or group whose parameters of plain types convert themselves."""
-
-    def get_params(self, ctx: Any) -> Any:
-        params = super().get_params(ctx)  # type: ignore[misc]
-        for param in params:
-            kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
-            if getattr(param, "_runtime_param", True) is None and kind in (str, int, float, bool, list[str]):
-                param._runtime_param = PlainValue(kind)
-        return params
-
-
-class PlainCommand(PlainParams, typer.core.TyperCommand):
-    pass
-
-
-class PlainValue:
-    def __init__(self, kind: Any) -> None:
-        self.kind = kind
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value in its type, or typer's own kind of usage error."""
-        if self.kind == list[str]:
-            return () if value is None else list(value)
-        if value is None or isinstance(value, self.kind):
-            return value
-        try:
-            return self.kind(value)
-        except ValueError:
-            what = "a whole number" if self.kind is int else "a number"
-            raise typer.BadParameter(f"{value!r} is not {what}", ctx=ctx, param=param) from None
-
-
-class WordsCommand(PlainCommand):
-    """Keeps what follows `--` apart, because there every word is meant as it stands."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--" in args:
-            split = args.index("--")
-            ctx.meta[ARGV] = args[split + 1 :]
-            args = args[:split]
-        given = list(args)
-        rest: list[str] = super().parse_args(ctx, args)
-        words = list(ctx.params.get("words") or ())
-        if len(words) > 1 and given[-len(words) :] != words and not ctx.resilient_parsing:
-            ctx.fail(AMBIGUOUS)
-        return rest
-
-
-def argv_of(ctx: typer.Context) -> list[str] | None:
-    """What followed `--`, or None if there was none."""
-    found: list[str] | None = ctx.meta.get(ARGV)
-    return found
-
-
-# ── verbs, loaded when they are called ──────────────────────────────────────────────────────────────────────────────
 
 
 class LazyGroup(PlainParams, typer.core.TyperGroup):
@@ -91,8 +25,6 @@ class LazyGroup(PlainParams, typer.core.TyperGroup):
         super().__init__(**attrs)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if not self.path and args and args[0] in HINTS and args[0] not in self.table and not ctx.resilient_parsing:
-            ctx.fail(f"there is no `covey {args[0]}`; here it is `{HINTS[args[0]]}`")
         name, found, rest = super().resolve_command(ctx, args)
         return name, (load(f"{self.path}{name}") if found else None), rest
 
@@ -144,7 +76,7 @@ def _options(
         str | None, typer.Option("--token-file", metavar="FILE", help="For --db http://…: the file with the token.")
     ] = None,
     version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Say which Covey this is.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which Covey this is.")
     ] = False,
 ) -> None:
     choose_database(db)

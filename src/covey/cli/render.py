@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..core.times import age
 from .printing import one_line
+from .times import age
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -150,7 +150,7 @@ def jobs(views: Sequence[JobView]) -> None:
                 job.id,
                 state(job.state),
                 job.queue,
-                f"{job.attempts}/{job.max_attempts}" if job.cached_from is None else f"as {job.cached_from}",
+                f"{job.attempts}/{job.max_attempts}",
                 _when(job, now),
                 *([family(job).replace(" children", "")] if children else []),
                 what(job),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from .. import __version__
 from ..discovery import Note, found
@@ -11,13 +11,13 @@ from ..errors import Refused
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..core.ports import Client
     from ..core.view import PoolView
+    from ..engine.engine import Engine
 
 
-def find_server(engine: Client) -> Note | None:
+def find_server(engine: Engine) -> Note | None:
     """The server of this very queue on this host; Refused if what runs there does not fit."""
-    running = found(engine.place.side)
+    running = found(engine.store.dialect.side)
     if running is None:
         return None
     if running.database_id != engine.database_id:
@@ -33,7 +33,7 @@ def find_server(engine: Client) -> Note | None:
     return running
 
 
-def working(engine: Client, queues: Iterable[str] | None, kinds: Iterable[str]) -> list[PoolView]:
+def working(engine: Engine, queues: Iterable[str] | None, kinds: Iterable[str]) -> list[PoolView]:
     """Living pools, wherever they are, that take jobs of each of these queues (None: of every queue) and kinds."""
     from ..engine.views import is_alive
 
@@ -45,7 +45,7 @@ def working(engine: Client, queues: Iterable[str] | None, kinds: Iterable[str]) 
     return [pool for pool in engine.pool_views() if fits(pool)]
 
 
-def reused(engine: Client, queues: Iterable[str] | None, kinds: Iterable[str]) -> str | None:
+def reused(engine: Engine, queues: Iterable[str] | None, kinds: Iterable[str]) -> str | None:
     """Who works there already, in words; None if nobody does, or if there is no server."""
     server = find_server(engine)
     if server is None or not (pools := working(engine, queues, kinds)):
@@ -62,7 +62,7 @@ def reused_workers(db: str | None, worker: list[str] | None, queue: list[str] | 
     from .open_queue import open_queue
 
     source = open_queue(db, create=True)
-    if source.place.served:
+    if not hasattr(source, "store"):
         return None
     queues = [each.rpartition("=")[0] for each in worker or ()] or queue
-    return reused(source, queues, ("command", "sync", "async") if app else ("command",))
+    return reused(cast("Engine", source), queues, ("command", "sync", "async") if app else ("command",))

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from .. import env
 from ..core.turn import Caller
 from ..errors import CoveyError
-from ..system.process import ENDING
 
 if TYPE_CHECKING:
     from ..core.ports import Client
 
+ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CLOSE_S = 2.0
 
 
@@ -47,7 +47,7 @@ class Requests:
         self._deadline = None if limit_s is None else time.monotonic() + limit_s
         self._asked: int | None = None
         self._heeded = False
-        for number in ENDING:
+        for number in ASKING:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a shell's background job
                 signal.signal(number, self._note)
 

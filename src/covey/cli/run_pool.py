@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..core.model import ENDED
 from ..errors import StoreError
-from ..system.calls import calls, refuse_pools
-from ..system.waiting import readable
 
 if TYPE_CHECKING:
     from ..core.ports import Client
+    from ..engine.engine import Engine
     from .run_caller import Requests
 
 GRACE_S = 2  # how long our pool lets others' jobs run on once it must go
 
 
-class RunWorkers:
+class Workers:
     """Looked after until the job has ended."""
 
     def __init__(
@@ -67,7 +67,6 @@ class RunWorkers:
             command += ["--parent-pid", str(os.getpid())]
         if self._inside:
             command += ["--tree", str(self._job)]
-        refuse_pools()
         # Its own session: Ctrl-C is for us to answer, by cancelling the job.
         return subprocess.Popen(
             command,
@@ -107,22 +106,24 @@ class RunWorkers:
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
     """Whether it is gone, after a moment's wait that its end cuts short."""
     try:
-        handle = calls.handle(process.pid)
+        handle = os.pidfd_open(process.pid)
     except OSError:
         return process.poll() is not None
     try:
-        return bool(readable([handle], 0.1))
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        return bool(poll.poll(100))
     finally:
-        handle.close()
+        os.close(handle)
 
 
 def reuses(engine: Client, no_reuse: bool) -> bool:
     """Whether workers elsewhere will do: those of a server, which we came through or which runs for this queue."""
-    if engine.place.served:
+    if not hasattr(engine, "store"):
         return True
     from .reusing import find_server
 
-    return not no_reuse and find_server(engine) is not None
+    return not no_reuse and find_server(cast("Engine", engine)) is not None
 
 
 def _served(engine: Client, queue: str, reuse: bool) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .. import __version__, env
@@ -39,34 +38,13 @@ def port_of(given: int | None) -> int:
     return port
 
 
-def prefix_of(text: str | None) -> str:
-    """--prefix as links have it: a slash before it, none behind."""
-    found = (text or "").strip("/")
-    if found and not re.fullmatch(r"[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*", found):
-        raise InvalidInput(f"--prefix {text!r}: a path such as /covey, of letters, digits and . _ ~ -")
-    return f"/{found}" if found else ""
-
-
 def start(
-    db: str | None,
-    *,
-    hosts: Sequence[str],
-    port: int | None,
-    names: Sequence[str],
-    needs_token: bool,
-    quiet: bool,
-    prefix: str = "",
-    session_key: str | None = None,
-    shown: Callable[[str], None] | None = None,
+    db: str | None, *, hosts: Sequence[str], port: int | None, names: Sequence[str], needs_token: bool, quiet: bool
 ) -> int:
-    """A server has run until it was stopped; its exit code.
-
-    ``shown``: it is there for one person's browser, and is given the link that lets him in.
-    """
+    """A server has run until it was stopped; its exit code."""
     try:
         from ..web import auth
         from ..web import serve as serving
-        from ..web import sessions as coming
     except ImportError as error:
         raise InvalidInput(f"the server needs more packages ({error}); pip install 'covey[server]'") from None
     from ..log import Log
@@ -77,15 +55,15 @@ def start(
         raise InvalidInput("a queue in memory cannot be served: it would be gone with the server; name a file")
     engine = open_database(url, create=True)
     wide = not auth.is_loopback(hosts)
-    if (wide or needs_token) and shown is None and not any(token.state == "valid" for token in engine.tokens()):
+    if (wide or needs_token) and not any(token.state == "valid" for token in engine.tokens()):
         where = f"--host {hosts[0]} lets other machines in" if wide else "--require-token"
         raise Refused(f"{where}, and this queue has no token; make one first: covey token create NAME --role admin")
-    if (running := found(engine.place.side)) is not None:
+    if (running := found(engine.store.dialect.side)) is not None:
         raise Refused(f"a server of this queue runs already: {running.url} (pid {running.pid}); `covey server stop`")
     number = port_of(port)
     try:
         sockets = serving.bind(hosts, number)
-    except serving.PortTaken as taken:
+    except serving.Taken as taken:
         who = who_answers(hosts[0], number)
         raise Refused(f"{taken}: {who}; choose another with --port, or stop that one") from None
     log = Log("server", quiet=quiet)
@@ -99,14 +77,11 @@ def start(
         ticks=env.start_ticks(os.getpid()) or 0,
         boot=env.boot(),
     )
-    side = engine.place.side
-    sessions = coming.Sessions(coming.key_of(side, session_key), engine.database_id)
+    side = engine.store.dialect.side
 
     def ready() -> None:
         leave_note(side, mine)
-        log.serving(address.url, engine.place.url, wide or needs_token)
-        if shown is not None:
-            shown(f"{address.url}{prefix}/ui/login?once={sessions.once(env.now())}")
+        log.serving(address.url, engine.store.dialect.url, wide or needs_token)
 
     def another() -> Engine:
         """One more connection to the very queue that is served: its place may be empty by now, or another's."""
@@ -121,8 +96,6 @@ def start(
                 log,
                 names=names,
                 needs_token=wide or needs_token,
-                sessions=sessions,
-                prefix=prefix,
                 on_ready=ready,
             )
     finally:
@@ -161,7 +134,7 @@ def _watching(engine: Engine, log: Log) -> Iterator[None]:
 def stop(db: str | None) -> int:
     """The server of this queue on this host is gone."""
     engine = open_database(db)
-    running = found(engine.place.side)
+    running = found(engine.store.dialect.side)
     if running is None:
         note("no server of this queue runs on this host")
         return 0

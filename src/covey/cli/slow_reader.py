@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import stat
 import time
 from collections.abc import Callable
 from typing import TextIO
 
-from ..system.files import reopen_for_writing
-from ..system.waiting import writable
 from .printing import safe
 
 SLICE = 4096  # what a pipe that can be written to takes without waiting
-WAIT_S = 0.05
+WAIT_MS = 50
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -75,7 +74,9 @@ class Outlet:
                 self.shut()
 
     def _is_free(self) -> bool:
-        return writable(self._fd, WAIT_S)
+        poll = select.poll()
+        poll.register(self._fd, select.POLLOUT)
+        return bool(poll.poll(WAIT_MS))  # an error is for the write to find out
 
 
 def _without_waiting(fd: int) -> int:
@@ -86,7 +87,7 @@ def _without_waiting(fd: int) -> int:
     mode = os.fstat(fd).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         try:
-            return reopen_for_writing(fd)
+            return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError:
             pass
     return fd

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..errors import InvalidInput
-from ..system.calls import refuse_pools
 from .open_queue import choose_token, database, named, open_queue
 from .printing import note
 
 if TYPE_CHECKING:
-    from ..pool.zygote_process import EarlyZygote
+    from ..engine.engine import Engine
+    from ..pool.scout import Scout
+    from ..store.store import Store
 
 MOST_WORKERS = 1000
 
@@ -36,7 +37,6 @@ def start_pool(
     db: str | None = None,
 ) -> int:
     """A pool has run until it was stopped; its exit code."""
-    refuse_pools()
     checked = check_start(count, worker, queue, app, grace, max_jobs, max_memory)
     check_name(name)
     check_range("--tree", tree, 1, (1 << 63) - 1)
@@ -59,40 +59,41 @@ def start_pool(
     if app is None:
         return _run(database(db), checked, no_reuse=no_reuse, **options)
     from ..connection import absolute
-    from ..pool.zygote_process import EarlyZygote
-    from ..system.process import signal_pipe
+    from ..pool.main import signal_pipe
+    from ..pool.scout import Scout
     from .apps_queue import queue_of
 
     given = named(db)
-    with signal_pipe() as signals, EarlyZygote(app, given and absolute(given), signals) as early:
-        if not early.learn():
+    with signal_pipe() as signals, Scout(app, given and absolute(given), signals) as scout:
+        if not scout.learn():
             return 0
-        return _run(queue_of(app, early.told, db), checked, no_reuse=no_reuse, early=early, **options)
+        return _run(queue_of(app, scout.told, db), checked, no_reuse=no_reuse, scout=scout, **options)
 
 
-def _run(url: str, checked: Checked, *, no_reuse: bool, early: EarlyZygote | None = None, **options: Any) -> int:
+def _run(url: str, checked: Checked, *, no_reuse: bool, scout: Scout | None = None, **options: Any) -> int:
     source = open_queue(url, create=True)
     from ..pool.main import PoolOptions, run
 
-    where = source.place
-    if not where.served and not (no_reuse or options["drain"] or options["tree"]):
+    store: Store | None = getattr(source, "store", None)
+    if store and not (no_reuse or options["drain"] or options["tree"]):
         from .reusing import reused
 
         kinds = ("command", "sync", "async") if options["app"] else ("command",)
         wanted = tuple(checked.workers) or checked.queues
-        if words := reused(source, wanted, kinds):
+        if words := reused(cast("Engine", source), wanted, kinds):
             note(words)
             return 0
+    side = store.dialect.side if store else ""
     asked = PoolOptions(
-        url=where.url,  # absolute: a worker may change its directory
+        url=store.dialect.url if store else url,  # absolute: a worker may change its directory
         count=checked.jobs,
         workers=checked.workers,
         queues=checked.queues,
-        logs=os.path.join(where.side, "logs") if where.side else None,
+        logs=os.path.join(side, "logs") if side else None,
         max_memory=checked.max_memory,
         **options,
     )
-    return run(source, asked, early)
+    return run(source, asked, scout)
 
 
 class Checked(NamedTuple):

@@ -12,14 +12,12 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from ..errors import ContainerError, InvalidInput
-from ..system.calls import calls
 
 ENGINES = ("docker", "podman")
 PATIENCE_S = 60.0  # for one command; an engine that takes longer is as good as gone
@@ -186,36 +184,6 @@ class Docker:
             raise ContainerError(f"{self.program} {words[0]} did not answer within {self._patience_s:g} s") from None
         except OSError as error:
             raise ContainerError(f"{self.program} cannot be run: {error.strerror or error}") from None
-
-
-class Calls:
-    """Commands of the engine run in threads; who watches ``bell`` hears in his own thread what came of them."""
-
-    def __init__(self, threads: int) -> None:
-        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="covey-containers")
-        self._done: dict[Future[Any], Callable[[Future[Any]], None]] = {}
-        self.bell = calls.wake_up()
-
-    def __len__(self) -> int:
-        return len(self._done)
-
-    def start(self, work: Callable[[], Any], done: Callable[[Future[Any]], None]) -> None:
-        """``work`` runs in a thread, ``done`` in the one that collects."""
-        future = self._threads.submit(work)
-        self._done[future] = done
-        future.add_done_callback(lambda _: self.bell.ring())
-
-    def drain(self, _: object) -> None:
-        self.bell.drain()
-
-    def collect(self) -> None:
-        for future in [future for future in self._done if future.done()]:
-            self._done.pop(future)(future)
-
-    def close(self) -> None:
-        """None of them runs any more; those that had not begun never will."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
-        self.bell.close()
 
 
 def _container(name: str, state: dict[str, Any], labels: dict[str, str] | None) -> Container:

@@ -1,4 +1,4 @@
-"""What a container of a pool is started with, how its owner is told from its labels, and what is done without one."""
+"""What a container of a pool is started with, and how its owner is told from its labels."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from ..core.ports import Source
 from ..core.turn import LostPool
 from ..env import alive, boot, hostname, start_ticks
-from ..log import Log
 from .docker import Container, Docker
 
 DATABASE, OWNER, HOST = "covey.database", "covey.pool", "covey.host"
@@ -77,24 +75,6 @@ def orphans(docker: Docker, database_id: str) -> list[Container]:
 def rows_of(pools: Sequence[LostPool], name: str) -> list[LostPool]:
     """The pool that runs in a container has its name."""
     return [pool for pool in pools if pool.name == name]
-
-
-def remove_orphans(docker: Docker, source: Source, log: Log) -> list[str]:
-    """Containers of lost supervisors of this host are gone, and their jobs are handed back. Their names."""
-    found = [container.name for container in orphans(docker, source.database_id)]
-    if found:
-        docker.remove(found)
-        log.containers_removed(found)
-        for name in found:
-            reap(source, name, "its container was removed: the supervisor that had started it was lost")
-    return found
-
-
-def reap(source: Source, name: str, reason: str) -> bool:
-    """The pool of a dead container is reaped; False if it has to be tried again, as a beat was still on its way."""
-    for pool in rows_of(source.pools(), name):
-        source.reap(pool.id, pool.beat, reason)
-    return not rows_of(source.pools(), name)
 
 
 def container_name(tag: str, worker: str) -> str:

@@ -15,8 +15,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from .. import __version__
@@ -25,22 +24,11 @@ from ..core.turn import LostPool, PoolEvent, PoolInfo, Turn
 from ..env import boot, failpoint, hostname, rng, start_ticks
 from ..errors import ContainerError, CoveyError
 from ..log import Log
-from ..pool.main import log_file
+from ..pool.care import Parent
+from ..pool.main import log_file, signal_pipe
 from ..pool.reaper import Reaper
-from ..system.process import Parent, signal_pipe
-from .docker import Calls, Container, Docker
-from .launch import (
-    DATABASE,
-    OWNER,
-    ContainerOptions,
-    arguments,
-    container_name,
-    is_orphan,
-    owner,
-    reap,
-    remove_orphans,
-    rows_of,
-)
+from .docker import Container, Docker
+from .launch import DATABASE, OWNER, ContainerOptions, arguments, container_name, is_orphan, orphans, owner, rows_of
 from .worker_container import WorkerContainer, WorkerContainers
 
 LOOK_S = 5.0
@@ -50,7 +38,7 @@ OVER_GRACE_S = 5.0  # a pool's own grace comes first
 NOW_S = 3.0
 OOM_S = 2.0  # from the news of an OOM kill to that of the container's end, if the one has caused the other
 EVENTS_AGAIN_S = 5.0
-PATIENCE_S = 5.0
+PARENT_S = 5.0
 
 
 def run(source: Source, docker: Docker, options: ContainerOptions) -> int:
@@ -73,20 +61,39 @@ def run(source: Source, docker: Docker, options: ContainerOptions) -> int:
             log.file.close()
 
 
+def remove_orphans(docker: Docker, source: Source, log: Log) -> list[str]:
+    """Containers of lost supervisors of this host are gone, and their jobs are handed back. Their names."""
+    found = [container.name for container in orphans(docker, source.database_id)]
+    if found:
+        docker.remove(found)
+        log.containers_removed(found)
+        for name in found:
+            reap(source, name, "its container was removed: the supervisor that had started it was lost")
+    return found
+
+
+def reap(source: Source, name: str, reason: str) -> bool:
+    """The pool of a dead container is reaped; False if it has to be tried again, as a beat was still on its way."""
+    for pool in rows_of(source.pools(), name):
+        source.reap(pool.id, pool.beat, reason)
+    return not rows_of(source.pools(), name)
+
+
 class Supervisor:
     def __init__(
         self, source: Source, docker: Docker, options: ContainerOptions, log: Log, parent: Parent | None
     ) -> None:
         self._source, self._docker, self._options, self._log, self._parent = source, docker, options, log, parent
         self._database_id = source.database_id
+        self._tag = f"{rng.getrandbits(32):08x}"
         config = source.settings()
         limit = options.max_startup or config["max_startup_concurrency"]
         self._lease_s = config["lock_lease_seconds"]
         self._beat_s = min(config["heartbeat_seconds"], self._lease_s / 3)
-        self._workers = WorkerContainers(
-            options.groups, log, self._note, partial(container_name, f"{rng.getrandbits(32):08x}"), limit
-        )
-        self._calls = Calls(limit + 2)
+        self._workers = WorkerContainers(options.groups, log, self._note, self._name, limit)
+        self._threads = ThreadPoolExecutor(max_workers=limit + 2, thread_name_prefix="covey-containers")
+        self._calls: dict[Future[Any], Callable[[Future[Any]], None]] = {}
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector = selectors.DefaultSelector()
         self._watcher: subprocess.Popen[bytes] | None = None
         self._watch_at = 0.0
@@ -98,9 +105,13 @@ class Supervisor:
         self._events: list[PoolEvent] = []
         self._pool = self._number = 0
         self._beat_at = 0.0
+        self._parent_at = time.monotonic() + PARENT_S
         self._signals = 0
         self._stopping = self._had_to_cut = False
         self._cut_at: float | None = None
+
+    def _name(self, worker: str) -> str:
+        return container_name(self._tag, worker)
 
     # ── the queue ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -151,37 +162,30 @@ class Supervisor:
 
     def work(self, signals: int) -> int:
         self._log.supervises(self._pool, os.getpid(), self._options.image, self._options.server)
-        self.watch(signals, self._on_signal)
-        self.watch(self._calls.bell, self._calls.drain)
-        if self._parent:
-            self._parent.listen(self)
+        self._selector.register(signals, selectors.EVENT_READ, self._on_signal)
+        self._selector.register(self._bell, selectors.EVENT_READ, self._on_bell)
         while not self._finished():
             for key, _ in self._selector.select(self._patience()):
                 key.data(key.fileobj)
-            self._calls.collect()
+            self._collect()
             self._tick()
             failpoint("containers.ticked")
         return 1 if self._had_to_cut or self._workers.nobody else 0
 
-    def watch(self, file: Any, act: Callable[[Any], None]) -> None:
-        self._selector.register(file, selectors.EVENT_READ, act)
-
-    def unwatch(self, file: Any) -> None:
-        self._selector.unregister(file)
-
     def _finished(self) -> bool:
-        return self._workers.nobody or not (len(self._workers) or self._calls)
+        if self._workers.nobody:
+            return True
+        return not len(self._workers) and not self._calls
 
     def _patience(self) -> float:
         now = time.monotonic()
         times = [self._beat_at] if self._looking else [self._beat_at, self._look_at]
-        times += [self._parent.at] if self._parent else []
         times += [at for at in (self._cut_at, None if self._stopping else self._workers.next_at()) if at is not None]
         if self._lost or self._workers.among("joining"):
             times.append(self._rows_at)
         if self._events:
             times.append(now + ROWS_S)
-        return max(0.0, min(min(times) - now, PATIENCE_S))
+        return max(0.0, min(min(times) - now, PARENT_S))
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -193,16 +197,14 @@ class Supervisor:
             self._look(now)
         if self._cut_at and now >= self._cut_at:
             self._cut()
-        if self._parent and self._parent.has_left(now) and not self._stopping:
-            self._log.parent_died()
-            self._note("parent_died", None, None)
-            self._stop(self._options.grace_s)
-        self._ask_queue(now)
-
-    def _ask_queue(self, now: float) -> None:
-        """What the queue has to tell us and we it, if it is time; when it is out of reach, again in a second."""
+        if self._parent and now >= self._parent_at:
+            self._parent_at = now + PARENT_S
+            if self._parent.is_gone() and not self._stopping:
+                self._log.parent_died()
+                self._note("parent_died", None, None)
+                self._stop(self._options.grace_s)
         try:
-            if now >= self._rows_at and (self._lost or self._workers.among("joining")):
+            if (self._lost or self._workers.among("joining")) and now >= self._rows_at:
                 self._rows_at = now + ROWS_S
                 self._read_rows(now)
             if now >= self._beat_at or self._events:
@@ -211,13 +213,27 @@ class Supervisor:
             self._log.store_failed(error)
             self._beat_at = self._rows_at = now + 1.0
 
+    def _call(self, work: Callable[[], Any], done: Callable[[Future[Any]], None]) -> None:
+        """The engine is asked in a thread; ``done`` runs in the main one."""
+        future = self._threads.submit(work)
+        self._calls[future] = done
+        future.add_done_callback(lambda _: os.eventfd_write(self._bell, 1))
+
+    def _collect(self) -> None:
+        for future in [future for future in self._calls if future.done()]:
+            self._calls.pop(future)(future)
+
+    def _on_bell(self, _: object) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._bell)
+
     # ── containers come ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _start(self, worker: WorkerContainer) -> None:
         words = arguments(
             self._options, worker.group, worker.container, self._database_id, podman=self._docker.is_podman
         )
-        self._calls.start(lambda: self._docker.run(words), lambda future: self._on_started(worker, future))
+        self._call(lambda: self._docker.run(words), lambda future: self._on_started(worker, future))
 
     def _on_started(self, worker: WorkerContainer, future: Future[Any]) -> None:
         error = future.exception()
@@ -258,7 +274,7 @@ class Supervisor:
             self._watcher = self._docker.watch(f"{OWNER}={owner()}")
             assert self._watcher.stdout is not None
             os.set_blocking(self._watcher.stdout.fileno(), False)
-            self.watch(self._watcher.stdout, self._on_hint)
+            self._selector.register(self._watcher.stdout, selectors.EVENT_READ, self._on_hint)
 
     def _on_hint(self, _: object) -> None:
         self._look_at = 0.0
@@ -269,7 +285,7 @@ class Supervisor:
     def _end_watch(self) -> None:
         watcher, self._watcher = self._watcher, None
         if watcher and watcher.stdout:
-            self.unwatch(watcher.stdout)
+            self._selector.unregister(watcher.stdout)
             watcher.stdout.close()
             watcher.kill()
             watcher.wait()
@@ -277,7 +293,7 @@ class Supervisor:
     def _look(self, now: float) -> None:
         self._look_at, self._looking = now + LOOK_S, True
         label = f"{DATABASE}={self._database_id}"
-        self._calls.start(lambda: self._docker.containers(label), lambda future: self._on_seen(now, future))
+        self._call(lambda: self._docker.containers(label), lambda future: self._on_seen(now, future))
 
     def _on_seen(self, looked_at: float, future: Future[Any]) -> None:
         self._looking = False
@@ -289,20 +305,16 @@ class Supervisor:
             container = seen.get(worker.container)
             if container is None and worker.started_at < looked_at:
                 self._gone(worker, "its container was removed")
-            elif container is not None:
-                self._judge(worker, container, looked_at)
+            elif container is not None and container.ended:
+                # The engine never forgets an OOM kill inside; one of long ago did not end the container.
+                had_oom = worker.oom_at is not None and looked_at - worker.oom_at > OOM_S
+                self._gone(worker, container.exit_reason(had_oom=had_oom), container)
+            elif container is not None and container.oom_killed and worker.oom_at is None:
+                worker.oom_at = looked_at
         known = self._workers.by_container()
         strangers = [each.name for each in seen.values() if self._is_stray(each, known)]
         if strangers:
             self._remove(strangers, "its container was removed: the supervisor that had started it was lost")
-
-    def _judge(self, worker: WorkerContainer, container: Container, looked_at: float) -> None:
-        if container.ended:
-            # The engine never forgets an OOM kill inside; one of long ago did not end the container.
-            had_oom = worker.oom_at is not None and looked_at - worker.oom_at > OOM_S
-            self._gone(worker, container.exit_reason(had_oom=had_oom), container)
-        elif container.oom_killed and worker.oom_at is None:
-            worker.oom_at = looked_at
 
     def _is_stray(self, container: Container, known: dict[str, WorkerContainer]) -> bool:
         """Of a lost supervisor, or of ours and out of its place: a start that we had given up may come late."""
@@ -341,7 +353,7 @@ class Supervisor:
 
         worker.state = "leaving"
         self._removing.add(name)
-        self._calls.start(remove, removed)
+        self._call(remove, removed)
 
     def _remove(self, names: list[str], reason: str) -> None:
         def removed(future: Future[Any]) -> None:
@@ -352,7 +364,7 @@ class Supervisor:
                 self._lost.update(dict.fromkeys(names, reason))
 
         self._removing.update(names)
-        self._calls.start(lambda: self._docker.remove(names), removed)
+        self._call(lambda: self._docker.remove(names), removed)
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -381,7 +393,7 @@ class Supervisor:
         for worker in running:
             self._note("stopping", worker.name, None)
         names = [worker.container for worker in running]
-        self._calls.start(lambda: self._docker.send(names, number), lambda _: None)
+        self._call(lambda: self._docker.send(names, number), lambda _: None)
         self._look_at = 0.0
 
     def _cut(self) -> None:
@@ -396,7 +408,7 @@ class Supervisor:
     def close(self) -> None:
         """Whatever went wrong: no container of ours is left, nor of lost supervisors; the queue knows us no more."""
         self._end_watch()
-        self._calls.close()  # what was being started is there by now
+        self._threads.shutdown(wait=True, cancel_futures=True)  # what was being started is there by now
         label = f"{DATABASE}={self._database_id}"
         advice = f"{self._docker.program} rm -f $({self._docker.program} ps -aq -f label={label})"
         try:
@@ -414,4 +426,5 @@ class Supervisor:
         with contextlib.suppress(CoveyError, OSError):
             self._source.leave(self._pool)
         self._selector.close()
+        os.close(self._bell)
         self._log.all_stopped()

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from ..log import Log
-from ..pool.restart_policy import RestartPolicy, StartUp
 from .launch import Group
 
 SHORT_LIFE_S = 10.0  # from the start of a container: who dies sooner is replaced ever later
 BACKOFF_S = (0.5, 30.0)
+GIVE_UP = 8  # containers in a row that never joined: the image, or the server's address, is wrong
 
 State = Literal["wanted", "starting", "joining", "ready", "leaving"]
 Note = Callable[[str, str | None, str | None], None]  # what happened, to which worker, more of it
@@ -35,22 +35,18 @@ class WorkerContainers:
     def __init__(self, groups: tuple[Group, ...], log: Log, note: Note, name: Callable[[str], str], limit: int) -> None:
         self._log, self._note, self._name, self._limit = log, note, name, limit
         self._workers = [WorkerContainer(group) for group in groups for _ in range(group.count)]
-        self._start_up = StartUp(log)
-        self._start_up.ask(len(self._workers))
-        self._restarts = RestartPolicy(short_life_s=SHORT_LIFE_S, backoff_s=BACKOFF_S)
+        self._asked = self._outstanding = len(self._workers)
         self._serial: dict[str, int] = {}
-        self._none_can = False  # all groups were given up: the image, or the server's address, is wrong
+        self._short_lives: dict[str, int] = {}
+        self._failures: list[str] = []
+        self._began = time.monotonic()
+        self.nobody = False  # not one of those that the pool starts with could, or none can any more
 
     def __iter__(self) -> Iterator[WorkerContainer]:
         return iter(list(self._workers))
 
     def __len__(self) -> int:
         return len(self._workers)
-
-    @property
-    def nobody(self) -> bool:
-        """Not one of those that the pool starts with could start, or none can any more."""
-        return self._none_can or self._start_up.nobody
 
     def among(self, *states: State) -> list[WorkerContainer]:
         return [worker for worker in self._workers if worker.state in states]
@@ -88,19 +84,27 @@ class WorkerContainers:
         self._note("ready", worker.name, None)
         if worker.first:
             worker.first = False
-            self._start_up.succeeded(worker.name, len(self.among("ready")))
+            self._outstanding -= 1
+            self._log.worker_started(worker.name, len(self.among("ready")), self._asked)
+            self._announce()
 
     def lost(self, worker: WorkerContainer, how: str) -> None:
         """Another container is wanted in its place, the later the more often they die young."""
+        fallen = not worker.joined
         self._note("failed", worker.name, how)
-        title, now = worker.group.title, time.monotonic()
-        after_s = self._restarts.replace_after(title, now - worker.began_at, was_ready=worker.joined)
-        self._log.container_lost(worker.name, how, after_s)
-        worker.state, worker.at = "wanted", now + (after_s or 0.0)
+        young = fallen or time.monotonic() - worker.began_at < SHORT_LIFE_S
+        title = worker.group.title
+        lives = self._short_lives[title] = self._short_lives.get(title, 0) + 1 if young else 0
+        delay_s = 0.0 if lives < 2 else min(BACKOFF_S[0] * 2 ** (lives - 2), BACKOFF_S[1])
+        given_up = fallen and lives >= GIVE_UP
+        self._log.container_lost(worker.name, how, None if given_up else delay_s)
+        worker.state, worker.at = "wanted", time.monotonic() + delay_s
         if worker.first:
             worker.first = False
-            self._start_up.failed(worker.name, how, len(self.among("ready")))
-        if after_s is None:
+            self._outstanding -= 1
+            self._failures.append(f"{worker.name} ({how})")
+            self._announce()
+        if given_up:
             self._give_up(title, how)
 
     def left(self, worker: WorkerContainer, how: str) -> None:
@@ -118,4 +122,12 @@ class WorkerContainers:
         self._workers = [worker for worker in self._workers if worker.group.title != title or worker.state != "wanted"]
         self._note("given_up", None, f"{title}: {why}")
         self._log.given_up(title, why)
-        self._none_can = not self._workers
+        self.nobody = self.nobody or not self._workers
+
+    def _announce(self) -> None:
+        """How the start-up went has been said, once; without anybody there is nothing to go on for."""
+        if self._outstanding == 0:
+            self._outstanding = -1
+            ready = len(self.among("ready"))
+            self.nobody = not ready
+            self._log.all_started(ready, self._asked, time.monotonic() - self._began, self._failures)

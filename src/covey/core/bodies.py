@@ -174,7 +174,7 @@ class SpawnAsk(Said):
     after: int | None = None  # how many were spawned before, as the last answer said: so the same twice counts once
 
 
-class SpawnCount(Struct, frozen=True):
+class Spawned(Struct, frozen=True):
     staged: int  # of this run in all: they exist once it completes
 
 
@@ -253,7 +253,6 @@ class JobsQuery(Said):
     batch: str | None = None
     before: Number | None = None
     limit: Limit = 50
-    q: str = ""
 
 
 class TreeQuery(Said):
@@ -281,43 +280,6 @@ class StreamQuery(Said):
     job: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(max_length=100)] = ()
 
 
-class TicksQuery(Said):
-    limit: Limit = 20
-
-
-class NextQuery(Said):
-    n: Annotated[int, Meta(ge=1, le=1000)] = 5
-
-
-class RemoveScheduleQuery(Said):
-    cancel_jobs: bool = False
-
-
-class PauseSchedule(Said):
-    reason: str | None = None
-    for_s: Annotated[float, Meta(ge=0, lt=1e10)] | None = None
-    by: str | None = None  # a server knows that better
-
-
-class ResumeSchedule(Said):
-    catch_up: bool = False  # ticks meanwhile were missed
-
-
-class RunSchedule(Said):
-    overlap: str | None = None
-
-
-class Backfill(Said):
-    start: str  # RFC 3339 with a zone
-    end: str
-    limit: Limit = 500
-    dry_run: bool = False
-
-
-class CancelledCount(Struct, frozen=True):
-    cancelled: int
-
-
 class Pause(Said):
     for_s: Annotated[float, Meta(ge=0, lt=1e10)] | None = None
 
@@ -326,10 +288,6 @@ class QueueRules(Said):
     serial: bool | UnsetType = UNSET
     concurrency: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType | None = UNSET
     max_depth: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
-
-
-class CachePrune(Said):
-    max_bytes: Number | None = None  # null: as configured
 
 
 class StopPools(Said):

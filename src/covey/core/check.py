@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 import unicodedata
@@ -14,15 +13,60 @@ from msgspec.structs import replace
 
 from ..errors import InvalidInput, NotFound, TooLarge
 from .codec import clean, is_json
-from .model import MAX_PAYLOAD, NEVER, Report
+from .model import KINDS, MAX_PAYLOAD, MODES, ON_ERROR, Report, Spec
 from .turn import Caller
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]{0,199}")
-PLAIN = r"^[^\u0000-\u001f\u007f-\u009f]+$"  # text that is a name
 YEAR_10000 = 253_402_300_800 * 1_000_000
 LONGEST_BACKOFF_S = 1e9
-BACKOFF = f"back-off needs a base of at least 1 and a cap of 0 to {LONGEST_BACKOFF_S:,.0f} seconds"
 MAX_LABELS = 1000
+
+
+def check_spec(spec: Spec) -> Spec:
+    """The spec itself, or InvalidInput."""
+    check_queue(spec.queue)
+    if spec.kind not in KINDS:
+        raise InvalidInput(f"kind {spec.kind!r}: one of {', '.join(KINDS)}")
+    check_text(spec.task, "task", most=300)
+    check_key(spec.key, "key")
+    check_key(spec.unique_key, "unique_key")
+    if spec.batch is not None:
+        check_text(spec.batch, "batch", most=200)
+    if spec.cwd is not None:
+        check_text(spec.cwd, "cwd", most=4096)
+    if spec.created_by is not None:
+        check_text(spec.created_by, "created_by", most=200)
+    check_labels(spec.labels)
+    for name, value in (spec.labels or {}).items():
+        check_text(name, "label", most=100)
+        check_text(value, f"label {name!r}", most=1000)
+    check_priority(spec.priority)
+    check_attempts(spec.policy.max_attempts)
+    check_timeout(spec.policy.timeout_s)
+    check_tree(spec)
+    check_delay(spec.delay_s)
+    check_run_at(spec.run_at)
+    # A whole number can be below infinity and still above every float, which is how it is stored.
+    base_fits = 1 <= spec.policy.backoff_base <= sys.float_info.max
+    if not base_fits or not 0 <= spec.policy.backoff_cap_s <= LONGEST_BACKOFF_S:
+        raise InvalidInput(f"back-off needs a base of at least 1 and a cap of 0 to {LONGEST_BACKOFF_S:,.0f} seconds")
+    if spec.args is not None:
+        check_args(spec)
+    return spec
+
+
+def check_labels(labels: Mapping[str, str] | None) -> None:
+    if labels is not None and len(labels) > MAX_LABELS:
+        raise InvalidInput(f"labels: at most {MAX_LABELS:,}, got {len(labels):,}")
+
+
+def check_tree(spec: Spec) -> None:
+    if spec.on_error not in ON_ERROR:
+        raise InvalidInput(f"on_error {spec.on_error!r}: one of {', '.join(ON_ERROR)}")
+    if spec.child_mode is not None and spec.child_mode not in MODES:
+        raise InvalidInput(f"mode {spec.child_mode!r}: one of {', '.join(MODES)}")
+    if spec.tree_timeout_s is not None and not 0 < spec.tree_timeout_s < 1e9:
+        raise InvalidInput(f"tree_timeout {spec.tree_timeout_s!r}: a number of seconds above 0")
 
 
 def check_caller(caller: Caller) -> None:
@@ -42,10 +86,10 @@ def check_limits(concurrency: object, max_depth: object) -> None:
         raise InvalidInput(f"max_depth {max_depth!r}: from 0 (no children) to 1000")
 
 
-def check_args(args: str, task: str) -> None:
-    if problem := _json_problem(args):
+def check_args(spec: Spec) -> None:
+    if problem := _json_problem(spec.args or ""):
         kind = TooLarge if "limit" in problem else InvalidInput
-        raise kind(f"arguments of {task}: {problem}")
+        raise kind(f"arguments of {spec.task}: {problem}")
 
 
 def _json_problem(text: str) -> str | None:
@@ -70,6 +114,17 @@ def storable(report: Report) -> Report:
         error = f"its result cannot be stored: {problem}"
         changes |= {"outcome": "abort", "error": error, "result": None, "spawned": None}
     return replace(report, **changes) if changes else report
+
+
+def check_run_at(run_at: int | None) -> None:
+    if run_at is not None and not -YEAR_10000 < run_at < YEAR_10000:
+        raise InvalidInput("run_at is too far away; the year must be before 10000")
+
+
+def check_queue(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise InvalidInput(f"queue {name!r}: use letters, digits and _ . : @ / + -, at most 200")
+    return name
 
 
 def check_text(text: str, what: str, *, most: int) -> str:
@@ -105,125 +160,29 @@ def check_filter(**texts: str | None) -> None:
             raise InvalidInput(f"{what} {text!r}: this is not text, so no job can have it")
 
 
-# ── what is said of a job ───────────────────────────────────────────────────────────────────────────────────────────
-
-
-def is_text(value: Any, what: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidInput(f"{what}: a {type(value).__qualname__} was given; pass a string")
-    return value
-
-
-def is_number(value: Any, what: str, needs: str = "a number of seconds") -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(f"{what} {value!r}: {needs}")
-    return value
-
-
-def refuse_nul(text: Any, what: str) -> str:
-    if "\x00" in is_text(text, what):
-        raise InvalidInput(f"{what}: holds a NUL character, which no program can receive; remove it")
-    return text  # type: ignore[no-any-return]
-
-
-def check_queue(name: str, what: str = "queue") -> str:
-    if not NAME.fullmatch(is_text(name, what)):
-        raise InvalidInput(f"{what} {name!r}: use letters, digits and _ . : @ / + -, at most 200")
-    return name
-
-
-def check_key(key: str, what: str) -> str:
-    check_text(is_text(key, what), what, most=300)
+def check_key(key: str | None, what: str) -> None:
+    if key is None:
+        return
+    check_text(key, what, most=300)
     if key.isdigit():
         raise InvalidInput(f"{what} {key!r}: digits only would be taken for an id; put a letter into it")
-    return key
 
 
-def check_choice(word: str, what: str, words: tuple[str, ...]) -> str:
-    if word not in words:
-        listed = " or ".join(map(repr, words)) if len(words) == 2 else f"one of {', '.join(words)}"
-        raise InvalidInput(f"{what} {word!r}: {listed}")
-    return word
-
-
-def check_flag(value: bool, what: str) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidInput(f"{what} {value!r}: true or false")
-    return value
-
-
-def check_labels(labels: Mapping[str, str], what: str = "labels") -> dict[str, str] | None:
-    if not isinstance(labels, Mapping):
-        raise InvalidInput(f"labels: a {type(labels).__qualname__} was given; pass a dict of strings")
-    if len(labels) > MAX_LABELS:
-        raise InvalidInput(f"labels: at most {MAX_LABELS:,}, got {len(labels):,}")
-    for name, value in labels.items():
-        check_text(is_text(name, "label"), "label", most=100)
-        check_text(is_text(value, f"label {name!r}"), f"label {name!r}", most=1000)
-    return dict(labels) or None
-
-
-def check_env(env: Mapping[str, str], what: str = "env") -> dict[str, str]:
-    """The variables a command gets on top of its worker's environment."""
-    for name, value in env.items():
-        if not isinstance(name, str) or not name or "=" in name or "\x00" in name:
-            raise InvalidInput(f"environment name {name!r}: needs text without '=' and NUL")
-        # The value stays out of the message: it may be a secret.
-        if not isinstance(value, str):
-            raise InvalidInput(
-                f"environment variable {name!r}: the value is a {type(value).__qualname__}, pass a string"
-            )
-        if "\x00" in value:
-            raise InvalidInput(
-                f"environment variable {name!r}: the value holds a NUL character, which no program can receive"
-            )
-    return dict(env)
-
-
-def check_priority(priority: int, what: str = "priority") -> int:
+def check_priority(priority: int) -> None:
     if type(priority) is not int or not -(2**31) <= priority < 2**31:
-        raise InvalidInput(f"{what} {priority!r}: a whole number, higher runs first")
-    return priority
+        raise InvalidInput(f"priority {priority!r}: a whole number, higher runs first")
 
 
-def check_attempts(most: int, what: str = "max_attempts") -> int:
-    if type(most) is not int or not 1 <= most <= 1_000_000:
-        raise InvalidInput(f"{what} {most!r}: it counts all runs, so it starts at 1 (one run, no retry)")
-    return most
+def check_attempts(max_attempts: int) -> None:
+    if type(max_attempts) is not int or not 1 <= max_attempts <= 1_000_000:
+        raise InvalidInput(f"max_attempts {max_attempts!r}: it counts all runs, so it starts at 1 (one run, no retry)")
 
 
-def check_timeout(timeout_s: Any, what: str = "timeout") -> Any:
-    if timeout_s == NEVER or timeout_s == math.inf:
-        return NEVER
-    return check_tree_timeout(timeout_s, what)
+def check_timeout(timeout_s: float | None) -> None:
+    if timeout_s is not None and not 0 < timeout_s < 1e9:
+        raise InvalidInput(f"timeout {timeout_s!r}: a number of seconds above 0")
 
 
-def check_tree_timeout(timeout_s: float, what: str = "tree_timeout") -> float:
-    if not 0 < is_number(timeout_s, what) < 1e9:
-        raise InvalidInput(f"{what} {timeout_s!r}: a number of seconds above 0")
-    return timeout_s
-
-
-def check_delay(delay_s: float, what: str = "delay") -> float:
-    if not 0 <= is_number(delay_s, what) < 1e10:
-        raise InvalidInput(f"{what} {delay_s!r}: a number of seconds, 0 or more")
-    return delay_s
-
-
-def check_run_at(run_at: int, what: str = "run_at") -> int:
-    if type(run_at) is not int or not -YEAR_10000 < run_at < YEAR_10000:
-        raise InvalidInput(f"{what} is after the year 9999; choose an earlier time")
-    return run_at
-
-
-def check_backoff_base(base: float, what: str = "backoff_base") -> float:
-    # A whole number can be below infinity and still above every float, which is how it is stored.
-    if not 1 <= is_number(base, what, "a number") <= sys.float_info.max:
-        raise InvalidInput(BACKOFF)
-    return base
-
-
-def check_backoff_cap(cap_s: float, what: str = "max_backoff") -> float:
-    if not 0 <= is_number(cap_s, what) <= LONGEST_BACKOFF_S:
-        raise InvalidInput(BACKOFF)
-    return cap_s
+def check_delay(delay_s: float | None) -> None:
+    if delay_s is not None and not 0 <= delay_s < 1e10:
+        raise InvalidInput(f"delay {delay_s!r}: a number of seconds, 0 or more")

@@ -1,7 +1,6 @@
 """The rules of one job: which signal turns which state into what. Pure; SQL applies what is decided here.
 
-`RULES` is the whole table as data. A pair that is not in it is refused, and a test walks every state × signal. A new
-job has no state yet: `admit` gives it its first.
+`RULES` is the whole table as data. A pair that is not in it is refused, and a test walks every state × signal.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ..errors import Refused, StillStopping
-from .model import ENDED, FLIGHT, MAX_INTERRUPTIONS, JobRow, State
+from .model import ENDED, MAX_INTERRUPTIONS, JobRow, State
 from .retry import backoff_s
 
 SECOND = 1_000_000
@@ -34,14 +33,11 @@ Name = Literal[
     "pool_lost",
     "stranded",
     "gone",
-    "hit",
-    "follow",
     "children_ended",
     "child_reopened",
     "expired",
     "cancel",
     "retry",
-    "edit",
 ]
 SIGNALS: tuple[Name, ...] = Name.__args__  # type: ignore[attr-defined]
 
@@ -55,9 +51,7 @@ class Signal(Struct, frozen=True):
     children: int = 0  # success: how many children there are now
     joins: bool = False  # success: children were asked for, so that a join is due even if there are none
     all: bool = False  # retry: delete the children and start over
-    marks: int = 0  # block, retry: what stands in its way; unblocked: what no longer does
-    run_at: int | None = None  # edit: when it shall start; None: now
-    reschedules: bool = False  # edit: whether it says so at all
+    blocked: bool = False  # retry: what it waits for has not ended yet
 
 
 class Transition(Struct, frozen=True):
@@ -76,7 +70,6 @@ class Transition(Struct, frozen=True):
     drops_children: bool = False
     opens_children: bool = False  # descendants that are not completed become pending
     charged: bool = False  # an attempt that ended badly: worth a row of history
-    blocked_by: int = 0  # marks that stand from now on
 
     @property
     def ended(self) -> bool:
@@ -86,6 +79,7 @@ class Transition(Struct, frozen=True):
 Rule = Callable[[JobRow, Signal, int, Random], Transition]
 
 PENDING = Transition("pending")
+BLOCKED = Transition("blocked")
 WAITING = Transition("waiting")
 JOIN = Transition("pending", phase="join", fresh_attempts=True)
 CLAIMED = Transition("processing", fence=1, attempts=1, keeps_pool=True)
@@ -93,15 +87,6 @@ COMPLETED = Transition("completed")
 HANDED_BACK = Transition("pending", attempts=-1)
 STRANDED = Transition("pending", fence=1, attempts=-1)
 RELEASED = Transition("cancelled", keeps_error=True)
-FOLLOWS = Transition("blocked", attempts=-1, blocked_by=FLIGHT)
-
-
-def admit(run_at: int | None, now: int, marks: int = 0) -> Transition:
-    """What a new job is: first what stands in its way, then its own hour."""
-    later = run_at if run_at is not None and run_at > now else None
-    if marks:
-        return Transition("blocked", run_at=later, blocked_by=marks)
-    return PENDING if later is None else Transition("scheduled", run_at=later)
 
 
 def ready(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
@@ -113,13 +98,11 @@ def claim(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
 
 
 def block(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
-    return Transition("blocked", blocked_by=row.blocked_by | signal.marks)
+    return BLOCKED
 
 
 def unblock(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
-    """One reason is lifted, and that one only. After the last of them its own hour may still have to come."""
-    if left := row.blocked_by & ~signal.marks:
-        return Transition("blocked", blocked_by=left)
+    """What it waited for is over; its own hour may still have to come."""
     return Transition("scheduled", run_at=row.run_at) if row.run_at is not None and row.run_at > now else PENDING
 
 
@@ -179,16 +162,6 @@ def release(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     return RELEASED
 
 
-def hit(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
-    """Somebody has done the same before: it is as if it had run, but it has not, which costs no attempt."""
-    return Transition("completed", attempts=-1 if row.state == "processing" else 0)
-
-
-def follow(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
-    """Another job is doing the same: this one waits for what comes of it, and holds nothing meanwhile."""
-    return FOLLOWS
-
-
 def settle(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     """The last child has ended: the join runs, or the job ends as its children did."""
     if row.joins and (not row.children_failed or row.on_error == "collect"):
@@ -228,21 +201,12 @@ def reopen(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
     """A person wants it after all: a fresh count of attempts, the history kept."""
     if row.pool is not None:
         raise StillStopping(f"job {row.id} is still stopping; its processes are not gone yet")
-    state: State = "blocked" if signal.marks else "pending"
+    state: State = "blocked" if signal.blocked else "pending"
     if signal.all:
-        return Transition(state, fresh_attempts=True, phase="run", drops_children=True, blocked_by=signal.marks)
+        return Transition(state, fresh_attempts=True, phase="run", drops_children=True)
     if row.children_total and row.phase == "run":
         return Transition("waiting", fresh_attempts=True, opens_children=True)
-    return Transition(state, fresh_attempts=True, blocked_by=signal.marks)
-
-
-def edit(row: JobRow, signal: Signal, now: int, rng: Random) -> Transition:
-    """Another hour makes it wait or lets it start. What failed still backs off; what stands in its way still does."""
-    if not signal.reschedules:
-        return Transition(row.state, run_at=row.run_at, blocked_by=row.blocked_by)
-    first = admit(signal.run_at, now)
-    stays = row.state == "blocked" or (row.state == "failed" and first.run_at is not None)
-    return Transition(row.state if stays else first.state, run_at=first.run_at, blocked_by=row.blocked_by)
+    return Transition(state, fresh_attempts=True)
 
 
 RULES: dict[tuple[State, Name], Rule] = {
@@ -250,7 +214,6 @@ RULES: dict[tuple[State, Name], Rule] = {
     ("failed", "due"): ready,
     ("pending", "block"): block,
     ("scheduled", "block"): block,
-    ("blocked", "block"): block,
     ("blocked", "unblocked"): unblock,
     ("pending", "claim"): claim,
     ("processing", "success"): succeed,
@@ -262,10 +225,6 @@ RULES: dict[tuple[State, Name], Rule] = {
     ("processing", "stopped"): hand_back,
     ("processing", "pool_lost"): lose_pool,
     ("processing", "stranded"): strand,
-    ("pending", "hit"): hit,
-    ("processing", "hit"): hit,
-    ("blocked", "hit"): hit,
-    ("processing", "follow"): follow,
     ("cancelled", "gone"): release,
     ("cancelled", "stranded"): release,
     ("cancelled", "pool_lost"): release,
@@ -286,10 +245,6 @@ RULES: dict[tuple[State, Name], Rule] = {
     ("failed", "retry"): try_again,
     ("dead", "retry"): reopen,
     ("cancelled", "retry"): reopen,
-    ("pending", "edit"): edit,
-    ("scheduled", "edit"): edit,
-    ("failed", "edit"): edit,
-    ("blocked", "edit"): edit,
 }
 
 ADVICE: dict[tuple[State, Name], str] = {

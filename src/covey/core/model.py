@@ -13,7 +13,6 @@ Mode = Literal["concurrent", "serial"]
 OnError = Literal["wait", "cancel", "collect"]
 Relation = Literal["child", "sibling", "after"]
 When = Literal["success", "always"]
-IfExists = Literal["error", "return"]
 
 STATES: tuple[State, ...] = (
     "scheduled",
@@ -32,8 +31,6 @@ MODES: tuple[Mode, ...] = ("concurrent", "serial")
 ON_ERROR: tuple[OnError, ...] = ("wait", "cancel", "collect")
 
 SHELL = "shell"  # the one built-in task
-QUEUE = "default"  # where a job waits of which nothing else is said
-NEVER: Literal["never"] = "never"  # a time-out that shall not be; None is one of which nothing was said
 MAX_PAYLOAD = 1 << 20
 MAX_INTERRUPTIONS = 10
 LONELY_INTERRUPTIONS = 3  # from here on a job is claimed only for an idle worker
@@ -42,60 +39,52 @@ MAX_FAILED = 100  # siblings that did not complete, as a run is told of them
 MAX_OUTCOMES = 16 << 20  # bytes of children's results that one join is handed; it must ask for the rest
 
 
-class CacheAsk(Struct, frozen=True, omit_defaults=True):
-    """What a job asks of the result cache."""
+class Policy(Struct, frozen=True):
+    """How a job is tried; copied into the job when it is enqueued."""
 
-    parts: str  # what its run depends on: core/cache_key, as text
-    refresh: bool = False  # run, whatever is known, and keep the result anew
+    max_attempts: int = 3
+    timeout_s: float | None = None
+    backoff_base: float = 2.0
+    backoff_cap_s: float = 300.0
+    jitter: bool = False
 
 
 class Spec(Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """A request to run a task: what was said of it and nothing else.
-
-    What was not said (None) is filled in when it is stored; each option is described in options.py.
-    """
+    """A request to run a task, checked and ready to be stored."""
 
     task: str
     kind: Kind = "sync"
     args: str | None = None  # JSON text; None when the task takes none
-    joins: bool = False  # once its children have ended it runs a second time, as a join
-    created_by: str | None = None
-    queue: str | None = None
-    priority: int | None = None
-    key: str | None = None
-    if_exists: IfExists | None = None
-    unique_key: str | None = None
-    run_at: int | None = None
+    queue: str = "default"
+    priority: int = 0
     delay_s: float | None = None
-    max_attempts: int | None = None
-    timeout_s: float | Literal["never"] | None = None
-    backoff_base: float | None = None
-    backoff_cap_s: float | None = None
-    jitter: bool | None = None
+    run_at: int | None = None
+    key: str | None = None
+    if_exists: Literal["error", "return"] = "error"
+    unique_key: str | None = None
+    policy: Policy = Policy()
     cwd: str | None = None
     batch: str | None = None
     labels: dict[str, str] | None = None
-    keep_background: bool | None = None
-    on_error: OnError | None = None
-    child_mode: Mode | None = None
-    tree_timeout_s: float | None = None
-    cache: CacheAsk | None = None
-
-    @property
-    def queue_name(self) -> str:
-        """Where it is enqueued. (A job that is spawned without a queue goes into that of the job that spawns it.)"""
-        return self.queue or QUEUE
+    created_by: str | None = None
+    keep_background: bool = False
+    joins: bool = False  # once its children have ended it runs a second time, as a join
+    on_error: OnError = "wait"  # what a child that did not complete means for the others
+    child_mode: Mode | None = None  # None: whatever its run says
+    tree_timeout_s: float | None = None  # how long the job and all its descendants may take together
 
 
 class Spawn(Struct, array_like=True, frozen=True):
     """A job that a run asks for. It exists if, and only if, that run's success is written.
 
     ``child`` of this job; ``sibling``: one more child of this job's parent; ``after``: a top-level job that is blocked
-    until this job's root has ended (an uncle). Without a queue or a priority of its own it has those of this job.
+    until this job's root has ended (an uncle). The spec's own queue and priority do not count here.
     """
 
     relation: Relation
     spec: Spec
+    queue: str | None = None  # None: the one of the job that spawns it
+    priority: int | None = None  # None: that of the job that spawns it
     when: When = "success"  # after: run once the root has completed, or however it ended
     within: tuple[str, ...] | None = None  # set by a server: who asks may see these queues only
 
@@ -103,12 +92,6 @@ class Spawn(Struct, array_like=True, frozen=True):
 class Enqueued(Struct, frozen=True):
     id: int
     existing: bool = False
-
-
-# Why a job is blocked: a mark for each reason. It stays blocked until the last of them is lifted.
-EDGES = 1  # roots that it waits for have not ended
-TURN = 2  # its parent's children run one after the other, and it is not its turn
-FLIGHT = 4  # another job with the same key of the cache runs
 
 
 class JobRow(Struct):
@@ -142,8 +125,6 @@ class JobRow(Struct):
     child_no: int | None = None
     child_mode: Mode | None = None
     lane: int | None = None  # None: its queue is not serial; 0: it may pass; else the root that must own the lane
-    cache_key: str | None = None
-    blocked_by: int = 0  # marks
 
 
 class Claim(Struct, array_like=True):
@@ -171,7 +152,6 @@ class Claim(Struct, array_like=True):
     joins: int = 0
     child_mode: Mode | None = None
     tree_deadline_at: int | None = None
-    cache_key: str | None = None  # say in the report what really ran
     children: str | None = None  # a join: JSON text of list[Child], in the order of spawning
     failed_siblings: str | None = None  # a child whose parent has failed ones: JSON text of list[Child], the first 100
 
@@ -220,4 +200,3 @@ class Report(Struct, array_like=True):
     child_mode: Mode | None = None  # how the spawned children run; None: as the job was enqueued, else concurrent
     joins: bool | None = None  # whether the task has a join; None: as the job was enqueued
     on_error: OnError | None = None  # None: as the job was enqueued
-    ran: str | None = None  # of a job with a key: the parts as they were here (core/cache_key)

@@ -10,76 +10,61 @@ from typing import Any, NoReturn
 
 from ..errors import InvalidInput
 from . import codec, specs
-from .check import is_text
-from .model import SHELL, Spec
-from .options import IN_JSON, Option
+from .model import Spec
+from .times import moment, seconds
 
-FIELDS = ("command", "argv", "task", "args", "kind", *(name for option in IN_JSON for name in option.names))
-
-
-def spec_of(fields: Mapping[str, Any], *, defaults: Mapping[str, Any]) -> Spec:
-    """The job that an object describes; what it leaves open comes from ``defaults``, in the words of a Spec."""
-    words = dict(defaults)
-    if any(fields.get(name) is not None for name in ("run_at", "delay")):
-        words["run_at"] = words["delay_s"] = None
-    for option in IN_JSON:
-        value = _value(option, fields)
-        if value and option.form.word == list[str]:
-            value = {**(words.get(option.field) or {}), **value}
-        if value is not None:
-            words[option.field] = value
-    here, cwd = defaults.get("cwd"), fields.get("cwd")
-    if here and cwd and isinstance(cwd, str) and not os.path.isabs(cwd):
-        # A directory as the caller wrote it is meant from where the caller is: the worker is somewhere else.
-        words["cwd"] = os.path.normpath(os.path.join(here, cwd))
-    return _command_or_task(fields, words)
-
-
-def _value(option: Option, fields: Mapping[str, Any]) -> Any:
-    """What the object says of it; null means as if it were not there."""
-    given = {name: fields[name] for name in option.names if fields.get(name) is not None}
-    if len({repr(value) for value in given.values()}) > 1:
-        raise InvalidInput(f"{' and '.join(given)} are two names of one thing; give one of them")
-    said = [option.form.json(value, name) for name, value in given.items()]
-    return said[0] if said else option.form.null if option.name in fields else None
+FIELDS = [
+    "id",
+    "key",
+    "command",
+    "argv",
+    "task",
+    "args",
+    "kind",
+    "queue",
+    "priority",
+    "run_at",
+    "delay",
+    "max_attempts",
+    "max_retries",
+    "timeout",
+    "cwd",
+    "env",
+    "batch",
+    "labels",
+    "if_exists",
+    "keep_background",
+    "unique_key",
+    "on_error",
+    "mode",
+    "tree_timeout",
+]
 
 
-def check_known(fields: Mapping[str, Any], known: Iterable[str] = FIELDS) -> None:
-    if unknown := [name for name in fields if name not in known]:
-        raise InvalidInput(f"unknown field {unknown[0]!r}; known are {', '.join(known)}")
+def spec_of(fields: Mapping[str, Any], *, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> Spec:
+    """The job that an object describes; what it leaves open comes from ``defaults``."""
+    options = dict(defaults)
+    options.update(_plain(fields))
+    _take_key(fields, options)
+    _take_attempts(fields, options)
+    _take_start(fields, options)
+    if "timeout" in fields:
+        options["timeout_s"] = timeout(fields["timeout"])
+    if fields.get("tree_timeout") is not None:
+        options["tree_timeout_s"] = _seconds(fields["tree_timeout"], "tree_timeout")
+    if "env" in fields:
+        options["env"] = {**(options.get("env") or {}), **_object(fields["env"], "env")}
+    if "labels" in fields:
+        options["labels"] = {**(options.get("labels") or {}), **_object(fields["labels"], "labels")}
+    _take_place(fields, options, defaults.get("cwd"))
+    return _command_or_task(fields, options, settings)
 
 
-def without_what_is_read_only(fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """A job as Covey prints it, as one to be enqueued; and what of it says how the job was, and is left out."""
-    from .view import JobView
-
-    read_only = {*JobView.__struct_fields__, "history"} - {*FIELDS}
-    left_out = [name for name in fields if name in read_only]
-    if not left_out:
-        return dict(fields), []
-    rest = {name: value for name, value in fields.items() if name not in read_only}
-    if type(rest.get("id")) is int:
-        left_out.append("id")
-        del rest["id"]
-    if rest.get("run_at") is not None and fields.get("state") not in ("scheduled", "pending", None):
-        left_out.append("run_at")
-        del rest["run_at"]
-    said = rest.get("args")
-    if rest.get("task") == SHELL:
-        del rest["task"]
-        rest.pop("kind", None)
-        if isinstance(said, dict):
-            del rest["args"]
-            if "argv" in said:
-                rest["argv"] = said["argv"]
-                rest.pop("command", None)
-            if env := {**(said.get("env") or {}), **(rest.get("env") or {})}:
-                rest["env"] = env
-    elif isinstance(said, list) and len(said) == 2 and isinstance(said[0], list) and isinstance(said[1], dict | None):
-        if said[0] and said[1]:
-            raise InvalidInput("args: with and without names at once, which no JSON object can say; give names to all")
-        rest["args"] = said[0] or said[1]
-    return rest, left_out
+def timeout(value: Any) -> float:
+    """A number of seconds or a duration; null and `never` are no limit."""
+    if value is None or (isinstance(value, str) and value.strip().lower() in ("never", "none", "off")):
+        return float("inf")
+    return _seconds(value, "timeout")
 
 
 def fields_of(text: str, known: Iterable[str]) -> dict[str, Any]:
@@ -92,8 +77,8 @@ def fields_of(text: str, known: Iterable[str]) -> dict[str, Any]:
         raise InvalidInput("the JSON object is nested too deeply") from None
     if not isinstance(fields, dict):
         raise InvalidInput(f'a JSON object is needed, as in {{"command": "…"}}; this is a {type(fields).__name__}')
-    if known:
-        check_known(fields, known)
+    if unknown := [name for name in fields if name not in known]:
+        raise InvalidInput(f"unknown field {unknown[0]!r}; known are {', '.join(known)}")
     return fields
 
 
@@ -120,12 +105,83 @@ def _whole(digits: str) -> int:
         ) from None
 
 
-def _command_or_task(fields: Mapping[str, Any], words: dict[str, Any]) -> Spec:
+def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields that need no translation; null means: as if it were not there."""
+    names = ("queue", "priority", "cwd", "batch", "if_exists", "keep_background", "unique_key", "on_error")
+    taken = {name: fields[name] for name in names if fields.get(name) is not None}
+    if fields.get("mode") is not None:
+        taken["child_mode"] = fields["mode"]
+    if not isinstance(taken.get("keep_background", False), bool):
+        raise InvalidInput(f"keep_background {taken['keep_background']!r}: true or false")
+    return taken
+
+
+def _take_key(fields: Mapping[str, Any], options: dict[str, Any]) -> None:
+    named = [fields[name] for name in ("id", "key") if fields.get(name) is not None]
+    if len(named) == 2 and named[0] != named[1]:
+        raise InvalidInput("id and key are two names of one thing; give one of them")
+    if named:
+        key = named[0]
+        options["key"] = str(key) if type(key) is int else specs.is_text(key, "id")
+
+
+def _take_attempts(fields: Mapping[str, Any], options: dict[str, Any]) -> None:
+    given = {name: fields[name] for name in ("max_attempts", "max_retries") if fields.get(name) is not None}
+    if len(set(map(repr, given.values()))) > 1:
+        raise InvalidInput("max_attempts and max_retries are two names of one thing; give one of them")
+    for name, value in given.items():
+        options["max_attempts"] = attempts(value, name)
+
+
+def _take_place(fields: Mapping[str, Any], options: dict[str, Any], here: str | None) -> None:
+    """A directory as the caller wrote it is meant from where the caller is: the worker is somewhere else."""
+    cwd = fields.get("cwd")
+    if here and cwd and isinstance(cwd, str) and not os.path.isabs(cwd):
+        options["cwd"] = os.path.normpath(os.path.join(here, cwd))
+
+
+def attempts(value: Any, name: str) -> int:
+    """How often a job may run in all."""
+    if type(value) is not int:
+        raise InvalidInput(f"{name} {value!r}: a whole number, 1 or more")
+    if value == 0:
+        raise InvalidInput(f"{name} 0: it counts all runs, so 0 would never run the job; 1 is one run and no retry")
+    return value
+
+
+def _take_start(fields: Mapping[str, Any], options: dict[str, Any]) -> None:
+    given = [name for name in ("run_at", "delay") if fields.get(name) is not None]
+    if given:
+        options["run_at"] = options["delay_s"] = None
+    for name in given:
+        if name == "run_at":
+            options["run_at"] = moment(specs.is_text(fields["run_at"], "run_at"), "run_at")
+        else:
+            options["delay_s"] = _seconds(fields["delay"], "delay")
+
+
+def _seconds(value: Any, what: str) -> float:
+    if isinstance(value, str):
+        return seconds(value, what)
+    number = specs.is_number(value, what)
+    assert number is not None
+    return number
+
+
+def _object(value: Any, what: str) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidInput(f'{what}: an object with strings is needed, as in {{"name": "value"}}')
+    return value
+
+
+def _command_or_task(fields: Mapping[str, Any], options: dict[str, Any], settings: Mapping[str, Any]) -> Spec:
     what = [name for name in ("command", "argv", "task") if fields.get(name) is not None]
     if len(what) != 1:
         raise InvalidInput("one of command, argv and task is needed" + (f", not {' and '.join(what)}" if what else ""))
     if what[0] == "task":
-        return _task(fields, words)
+        return _task(fields, options, settings)
     for name in ("args", "kind"):
         if fields.get(name) is not None:
             raise InvalidInput(f"{name} belongs to a task; a command with its arguments is a list in argv")
@@ -134,15 +190,14 @@ def _command_or_task(fields: Mapping[str, Any], words: dict[str, Any]) -> Spec:
         raise InvalidInput('argv: a list of strings is needed, as in ["ls", "-l"]')
     if what[0] == "command" and not isinstance(command, str):
         raise InvalidInput("command: a string is needed; a list of words goes into argv")
-    return specs.shell_spec(command, **words)
+    return specs.shell_spec(command, settings=settings, **options)
 
 
-def _task(fields: Mapping[str, Any], words: dict[str, Any]) -> Spec:
-    for option in IN_JSON:
-        if option.commands:
-            if fields.get(option.name) is not None:
-                raise InvalidInput(f"{option.name} is for commands; the task {fields['task']!r} cannot have it")
-            words.pop(option.field, None)
+def _task(fields: Mapping[str, Any], options: dict[str, Any], settings: Mapping[str, Any]) -> Spec:
+    for name in ("env", "keep_background", "cwd"):
+        if fields.get(name) is not None:
+            raise InvalidInput(f"{name} is for commands; the task {fields['task']!r} cannot have it")
+        options.pop(name, None)
     given = fields.get("args")
     if not isinstance(given, list | dict | None):
         raise InvalidInput("args: a list, or an object with names, is needed")
@@ -151,4 +206,4 @@ def _task(fields: Mapping[str, Any], words: dict[str, Any]) -> Spec:
     kind: Any = fields.get("kind") or "sync"
     if kind not in ("sync", "async"):
         raise InvalidInput(f"kind {kind!r}: sync, or async for a task that is an async function")
-    return specs.task_spec(is_text(fields["task"], "task"), kind=kind, args=text, **words)
+    return specs.task_spec(specs.is_text(fields["task"], "task"), settings=settings, kind=kind, args=text, **options)

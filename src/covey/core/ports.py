@@ -1,64 +1,32 @@
-"""The second seam: what a pool needs (Source), a producer or a person (Client), a server (Backend).
+"""The second seam: what a pool needs (Source) and what a producer or a person needs (Client).
 
-The local Engine implements all three. A pool, the command line, the Python API and the server know these and nothing
-behind them.
+The local Engine implements both. A pool, the command line and the Python API know these two and nothing behind them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from ..errors import CoveyError
-from .model import Child, Claim, Enqueued, Kind, Output, RunOutcome, Spawn, Spec
-from .schedule_views import NextTick, ScheduleBody, ScheduleView, TickView
-from .tokens import TokenRow, TokenView
-from .turn import Caller, Loan, LostPool, PendingWork, PoolInfo, Registered, Reply, Tie, Turn
+from .model import Child, Enqueued, Kind, Spec
+from .turn import Caller, LostPool, PoolInfo, Registered, Reply, Tie, Turn
 from .view import (
     Attempt,
     Branch,
-    CachePruned,
-    CacheStatus,
-    CacheWhy,
     Change,
-    Counts,
     Edit,
     Event,
     Filter,
-    Finding,
     JobView,
     LiveOutput,
     Page,
     PoolView,
     QueueView,
-    RunView,
-    Sample,
     Status,
     Why,
 )
-
-Bell = Literal["end", "pool"]  # what can be heard: jobs that end, something for pools to do
-
-
-class Listener(Protocol):
-    """Hears the bell. Polling is the truth; this only saves the wait."""
-
-    def wait(self, timeout_s: float) -> bool: ...
-
-    def wake(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class QueuePlace(NamedTuple):
-    """Where a queue is, as its clients see it."""
-
-    url: str  # what a person would pass as --db, without a password
-    side: str  # a directory of the queue's own on this host: live output, logs; "" where it has none
-    served: bool  # behind a server; else it is open in this very process
 
 
 class Source(Protocol):
@@ -140,12 +108,6 @@ class Source(Protocol):
 class Client(Protocol):
     """What can be asked of a queue."""
 
-    @property
-    def database_id(self) -> str: ...
-
-    @property
-    def place(self) -> QueuePlace: ...
-
     def enqueue(
         self, specs: Sequence[Spec], *, request: str | None = None, caller: Caller | None = None
     ) -> list[Enqueued]:
@@ -168,10 +130,6 @@ class Client(Protocol):
 
     def wait_for(self, ids: Sequence[int], timeout_s: float | None, *, any_of: bool = False) -> bool:
         """True when all (or any) of them have ended, False when time ran out first."""
-        ...
-
-    def listen(self) -> Listener | None:
-        """Hears when jobs end; None where nothing rings, and one has to look."""
         ...
 
     def output(self, ref: str | int, *, fence: int | None = None, out: int = 0, err: int = 0) -> LiveOutput:
@@ -219,40 +177,6 @@ class Client(Protocol):
 
     def stop_pools(self, pools: Sequence[int]) -> None: ...
 
-    def put_schedule(self, name: str, body: ScheduleBody) -> ScheduleView:
-        """It is as the body says, from now on. The same again changes nothing."""
-        ...
-
-    def schedule(self, name: str) -> ScheduleView: ...
-
-    def schedules(self) -> list[ScheduleView]: ...
-
-    def ticks(self, name: str, limit: int = 20) -> list[TickView]: ...
-
-    def next_ticks(self, name: str, count: int = 5) -> list[NextTick]: ...
-
-    def pause_schedule(
-        self, name: str, *, reason: str | None = None, for_s: float | None = None, by: str | None = None
-    ) -> ScheduleView: ...
-
-    def resume_schedule(self, name: str, *, catch_up: bool = False) -> ScheduleView: ...
-
-    def run_schedule(self, name: str, *, overlap: str | None = None) -> TickView: ...
-
-    def backfill_schedule(
-        self, name: str, start: str, end: str, *, limit: int = 500, dry_run: bool = False
-    ) -> list[TickView]: ...
-
-    def remove_schedule(self, name: str, *, cancel_jobs: bool = False) -> int:
-        """How many jobs were cancelled with it."""
-        ...
-
-    def cache_status(self) -> CacheStatus: ...
-
-    def explain_cache(self, ref: str | int) -> CacheWhy: ...
-
-    def prune_cache(self, max_bytes: int | None = None) -> CachePruned: ...
-
     def settings(self) -> dict[str, Any]: ...
 
     def stored_settings(self) -> dict[str, str]: ...
@@ -262,133 +186,3 @@ class Client(Protocol):
     def unset_setting(self, name: str) -> str: ...
 
     def close(self) -> None: ...
-
-
-class Backend(Client, Source, Protocol):
-    """What a server needs of the queue that it serves, beyond what it passes on: for many who ask at once."""
-
-    clock: Callable[[], int]  # the queue's time
-
-    def within(self, limit_s: float) -> AbstractContextManager[None]:
-        """What is asked in the block only reads, and raises TooLong when it has taken so many seconds in all."""
-        ...
-
-    def enqueue(
-        self,
-        specs: Sequence[Spec],
-        *,
-        request: str | None = None,
-        caller: Caller | None = None,
-        token: int = 0,
-        within: tuple[str, ...] | None = None,
-    ) -> list[Enqueued]:
-        """``token`` and ``within``: who asks, and the only queues that he may see."""
-        ...
-
-    def token_rows(self) -> list[TokenRow]:
-        """Who may come in, with digests."""
-        ...
-
-    def tokens(self) -> list[TokenView]:
-        """All that were ever made, without secrets."""
-        ...
-
-    # Pools elsewhere.
-
-    def turns(self, turns: Sequence[Turn]) -> list[Reply | CoveyError]:
-        """The turns of several pools, in this order, in one transaction; who is refused or fails hinders nobody."""
-        ...
-
-    def beat(self, pools: Sequence[int]) -> set[int]:
-        """These pools are alive as of now, whatever their turns. Those among them that were given up meanwhile."""
-        ...
-
-    def pending_work(self) -> PendingWork:
-        """What there is to do for pools, and for whom."""
-        ...
-
-    def listen(self, bell: Bell = "end") -> Listener | None: ...
-
-    # Jobs that are lent one by one.
-
-    def lend(self, info: PoolInfo) -> tuple[int, Claim] | None:
-        """(pool, claim) of a new loan; None if there is nothing to be had."""
-        ...
-
-    def renew(self, job: int, pool: int, fence: int) -> str | None:
-        """The lease begins anew; why the run must be stopped, if it must. LeaseLost if it is somebody else's by now."""
-        ...
-
-    def release(self, job: int, pool: int, fence: int) -> None:
-        """The job is handed back at no cost."""
-        ...
-
-    def stage(self, job: int, pool: int, fence: int, spawned: Sequence[Spawn], after: int | None = None) -> int:
-        """These jobs come into being with the run's success. How many there are of that run by now."""
-        ...
-
-    def settle(self, /, job: int, pool: int, fence: int, outcome: RunOutcome, **fields: object) -> None:
-        """The run is reported and the loan is over."""
-        ...
-
-    def overdue_loans(self) -> list[Loan]: ...
-
-    def time_out(self, loan: Loan, output: Output | None = None) -> None:
-        """The run has failed for its time-out, unless its borrower was faster."""
-        ...
-
-    def outcomes(self, parent: int) -> str:
-        """How the children of a join have ended, as JSON."""
-        ...
-
-    def shown_output(self, job: int, fence: int) -> tuple[bytes, bytes]:
-        """All that was shown of a run."""
-        ...
-
-    def hide_output(self, job: int, fence: int) -> None:
-        """The run has ended: what it wrote is in its history."""
-        ...
-
-    # What many look at.
-
-    def ended(self, ids: Sequence[int]) -> set[int]:
-        """Those of them that have ended, or are no longer there."""
-        ...
-
-    def jobs_of(self, refs: Sequence[str]) -> dict[str, JobView]:
-        """Those of these jobs that are there, by the id or key as it was given."""
-        ...
-
-    def queues_of(self, refs: Sequence[str]) -> dict[str, str]: ...
-
-    def counts(self) -> Counts:
-        """How many jobs of each queue are in each state."""
-        ...
-
-    def counted_queues(self, counts: Counts) -> list[QueueView]:
-        """The queues as they are now, with what was counted before."""
-        ...
-
-    def oldest(self) -> dict[str, tuple[int | None, int | None]]:
-        """Of each queue since when the oldest job waits that could run, and since when the oldest run lasts."""
-        ...
-
-    def samples(self, since: int) -> list[Sample]:
-        """How each queue stood minute by minute, from the minute ``since`` on."""
-        ...
-
-    def ever_ended(self) -> tuple[Counts, Counts]:
-        """(How many jobs of each queue are in each state, how many of each state were removed), ever."""
-        ...
-
-    def latest_runs(self, since: int, most: int = 20_000) -> list[RunView]:
-        """What ran since that instant, among the newest jobs: whatever there is to see without an index."""
-        ...
-
-    def moment(self) -> Any:
-        """As long as it is the same, nobody else has written anything."""
-        ...
-
-    def disk(self) -> list[Finding]:
-        """What is wrong with the room on the disks of this host."""
-        ...

@@ -71,10 +71,9 @@ def _mode(row: JobRow, report: Report) -> Mode:
 
 
 def _resolved(spawn: Spawn, row: JobRow) -> Spec:
-    spec = spawn.spec
-    queue = row.queue if spec.queue is None else spec.queue
-    priority = row.priority if spec.priority is None else spec.priority
-    return replace(spec, queue=queue, priority=priority)
+    queue = row.queue if spawn.queue is None else spawn.queue
+    priority = row.priority if spawn.priority is None else spawn.priority
+    return replace(spawn.spec, queue=queue, priority=priority)
 
 
 def distinct(specs: Iterable[Spec], known: Mapping[str, KeyedCall], parent: int) -> list[Spec]:
@@ -194,11 +193,6 @@ def reopened(row: JobRow, ancestors: Sequence[JobRow]) -> list[JobRow]:
 
 
 # ── time ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def deadline(timeout_s: float, run_at: int | None, now: int) -> int:
-    """When a new tree's time is over: counted from when it may begin."""
-    return max(now, run_at or now) + int(timeout_s * 1_000_000)
 
 
 def time_left_s(timeout_s: float | None, deadline_at: int | None, now: int) -> float | None:

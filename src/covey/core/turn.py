@@ -10,7 +10,6 @@ from .model import ENDED, Claim, Kind, Report, State
 
 MAX_REPORTS = 100_000  # in one turn, and of whatever else it lists …
 MAX_HELD = 1_000_000  # … but for what its pool holds
-GRACE_S = 5.0  # after a loan's time-out, for its borrower to end the run and say so; then it is ended for him
 
 
 class Held(Struct, array_like=True):
@@ -74,10 +73,6 @@ class PoolInfo(Struct, frozen=True, kw_only=True):
     types: dict[str, int] | None = None  # queue → workers, if it has worker types
     log: str | None = None  # its log file, on its host
     cgroup: str | None = None  # the control group that holds its processes, on its host
-    zones: str | None = None  # the release of its time zones
-    project: str | None = None  # what its app is called …
-    schedules: list[dict[str, Any]] | None = None  # … and which schedules that declares; None: it cannot tell
-    within: tuple[str, ...] | None = None  # set by a server: who registers may see these queues only
     ticket: str | None = None  # of this registration: with the same one again it is the same pool
 
 
@@ -152,26 +147,6 @@ class PendingWork(Struct, frozen=True):
     cancels: dict[int, set[tuple[int, int]]]  # pool → (id, fence of the claim) of what it must end
     due_at: int | None  # when something happens by itself, by the queue's clock; what is over waits for any turn …
     now: int  # … which shows this
-
-
-class Loan(Struct, frozen=True):
-    """A job that somebody has borrowed, as it stands."""
-
-    job: int
-    pool: int
-    fence: int  # of the claim: what its borrower knows it by
-    is_cancelled: bool
-    timeout_s: float | None
-    over_s: float  # since its time was over; below 0: there is time left
-
-    @property
-    def is_overdue(self) -> bool:
-        return self.over_s > GRACE_S and not self.is_cancelled
-
-    @property
-    def timed_out(self) -> str | None:
-        """What is said of a run that took too long, in the words of a pool; None while it may run."""
-        return f"timed out after {self.timeout_s:g} s" if self.over_s > 0 and not self.is_cancelled else None
 
 
 class LostPool(Struct, frozen=True):

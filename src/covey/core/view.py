@@ -20,9 +20,6 @@ def rfc3339(at: int | None) -> str | None:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-Counts = dict[str, dict[str, int]]  # queue, state
-
-
 class ChildCounts(Struct, frozen=True):
     """A job's children, counted. `progress`: the share that has ended, null without children."""
 
@@ -76,8 +73,6 @@ class JobView(Struct, kw_only=True):
     child_no: int | None = None  # its place among its siblings, from 0
     pool_name: str | None = None  # of the pool that runs it, or ran it last
     host: str | None = None  # where that is; http: a worker that took it over HTTP
-    cached_from: int | None = None  # it did not run: this is the job whose result it has
-    cache_key: str | None = None  # jobs with the same one are the same call of the same code
 
 
 class Branch(Struct):
@@ -129,13 +124,11 @@ class Filter(Struct, kw_only=True, frozen=True):
     ids: tuple[int, ...] | None = None
     before: int | None = None
     limit: int = 50
-    query: str = ""  # in the query language (core/query.py); all of this must hold
 
 
 class Page(Struct):
     jobs: list[JobView]
     next: int | None  # pass as `before` for the page after; None on the last
-    looked_to: int | None = None  # a scan ended before its end: jobs below this id were not looked at
 
 
 class Change(Struct, frozen=True):
@@ -242,35 +235,6 @@ class Finding(Struct, kw_only=True, frozen=True):
     advice: str | None = None
 
 
-class CacheStatus(Struct, kw_only=True):
-    """What the cache keeps, and what it was good for: hits and misses among the jobs that are still known."""
-
-    records: int
-    bytes: int
-    max_bytes: int
-    hits: int
-    misses: int
-    saved_s: float  # how long the runs took that hits have saved
-    oldest_at: str | None
-
-
-class CacheWhy(Struct, kw_only=True):
-    """Why a job ran or did not."""
-
-    id: int
-    key: str | None
-    outcome: str  # hit, kept, not kept, open, uncached
-    reason: str
-    nearest: int | None = None  # the job of the record that differs least
-    differences: list[str] = []
-    parts: list[Any] | None = None  # what the key was made of; of variables only digests
-
-
-class CachePruned(Struct):
-    records: int
-    bytes: int
-
-
 class Status(Struct, kw_only=True):
     """The queue at a glance. `notes` are the findings as sentences."""
 
@@ -288,30 +252,3 @@ class Status(Struct, kw_only=True):
     workers: int
     oldest_pending_s: float | None
     next_run_at: str | None
-
-
-class Sample(Struct, frozen=True):
-    """How a queue stood at the end of a minute: all that ever ended, what waited, what ran."""
-
-    minute: int
-    queue: str
-    completed: int
-    dead: int
-    cancelled: int
-    waiting: int
-    running: int
-
-
-class RunView(Struct, frozen=True):
-    """A run, its instants in microseconds; ``end`` is None while it lasts."""
-
-    job: int
-    queue: str
-    task: str
-    state: str
-    worker: str | None
-    pool: str | None
-    host: str | None
-    ready: int  # since when it could have run
-    begin: int
-    end: int | None

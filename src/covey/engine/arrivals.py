@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from ..core.machine import admit as admit_new
 from ..core.model import Enqueued, Spec
 from ..errors import Duplicate
-from ..store.job_rows import Place, root
+from ..store.families import Place
 from ..store.store import Store
-from . import cache_records
 from .spawns import Queues, refuse_foreign, starts_at
 
 
@@ -30,7 +28,7 @@ def admit(specs: Sequence[Spec], *lookers: Store, within: Container[str] | None 
                 if taken is None and name in seen:
                     taken = -1 - seen[name]  # an earlier one of this very batch
                 seen.setdefault(name, place)
-        if taken is not None and spec.if_exists != "return":
+        if taken is not None and spec.if_exists == "error":
             who = f"job {taken}" if taken >= 0 else "another job of this batch"
             raise Duplicate(f"the key {spec.key or spec.unique_key!r} is taken by {who}", max(taken, 0))
         answers.append(taken)
@@ -48,30 +46,38 @@ def fresh(specs: Sequence[Spec], answers: Sequence[int | None]) -> list[Spec]:
     return [spec for spec, taken in zip(specs, answers, strict=True) if taken is None]
 
 
-def insert(specs: Sequence[Spec], now: int, store: Store, queues: Queues, *, may_hit: bool = False) -> list[int]:
-    """Their ids. With ``may_hit`` those whose work has been done before, and that could start now, have completed."""
+def insert(specs: Sequence[Spec], now: int, store: Store, queues: Queues) -> list[int]:
+    """Their ids. A batch without anything special about trees and lanes goes the short way."""
     if not specs:
         return []
+    starts = [(spec, starts_at(spec, now)) for spec in specs]
+    if all(spec.queue not in queues and _is_plain(spec) for spec in specs):
+        return store.insert(starts, now)
     ids = store.dialect.take_ids("jobs", len(specs))
-    places = (_place(id, spec, now, queues) for id, spec in zip(ids, specs, strict=True))
-    store.insert(ids, specs, places, now, queues.defaults)
-    if any(spec.cache is not None for spec in specs):
-        idle = {id for id, spec in zip(ids, specs, strict=True) if may_hit and _may_hit(spec, now, queues)}
-        cache_records.note(store, ids, specs, now, queues.salt, idle=idle)
+    places = (
+        Place(
+            id=id,
+            root_id=id,
+            seq=id,
+            state="pending" if run_at is None else "scheduled",
+            run_at=run_at,
+            max_depth=queues.max_depth(spec.queue),
+            lane=queues.lane(spec.queue, id, spec.queue),
+        )
+        for id, (spec, run_at) in zip(ids, starts, strict=True)
+    )
+    store.insert_in_tree(ids, specs, places, now)
     return list(ids)
 
 
-def _may_hit(spec: Spec, now: int, queues: Queues) -> bool:
-    """Whether it could start now. Where there is more to ask, it is the claim that looks for what was done before."""
-    return spec.queue_name not in queues and not spec.joins and starts_at(spec, now) is None
+def _is_plain(spec: Spec) -> bool:
+    """Whether the spec says nothing about trees."""
+    return not spec.joins and spec.child_mode is None and spec.tree_timeout_s is None and spec.on_error == "wait"
 
 
-def _place(id: int, spec: Spec, now: int, queues: Queues) -> Place:
-    """Of a root: what its options mean for where and when it begins."""
-    first, queue = admit_new(starts_at(spec, now), now), spec.queue_name
-    if queue not in queues:
-        return root(id, first.state, first.run_at)
-    return root(id, first.state, first.run_at, queues.max_depth(queue), queues.lane(queue, id, queue))
+def is_express(spec: Spec) -> bool:
+    """Whether nothing about it must be looked up or decided first."""
+    return spec.key is None and spec.unique_key is None and spec.run_at is None and not spec.delay_s and _is_plain(spec)
 
 
 def named(answers: Sequence[int | None], ids: Sequence[int]) -> list[Enqueued]:

@@ -14,23 +14,22 @@ from ..core.turn import Caller, Tie
 from ..env import failpoint
 from ..store.store import Store
 from .again import repeated
-from .pools import REAP_WAIT_S, STILL_S
+from .duties import REAP_WAIT_S, STILL_S
 from .sealing import writing
 from .trees import Trees
 
 
 class Callers:
-    """Knows who waits."""
+    """The part of the engine that knows who waits."""
 
-    def __init__(self, store: Store, clock: Callable[[], int], rng: Random) -> None:
-        self._store = store
-        self._clock = clock
-        self._rng = rng
+    store: Store
+    clock: Callable[[], int]
+    rng: Random
 
-    def tie(self, jobs: Iterable[int], caller: Caller) -> None:
+    def _tie(self, jobs: Iterable[int], caller: Caller) -> None:
         """Inside a transaction: these new jobs end with the caller."""
         for job in jobs:
-            self._store.ask(
+            self.store.ask(
                 "tie",
                 job=job,
                 host=caller.host,
@@ -41,21 +40,21 @@ class Callers:
             )
 
     def callers(self) -> list[Tie]:
-        return [Tie(*row) for row in self._store.ask("ties")]
+        return [Tie(*row) for row in self.store.ask("ties")]
 
     @repeated
     def still_here(self, job: int) -> bool:
         """The caller is alive as of now; False if the job is tied to nobody."""
-        with writing(self._store, still_s=STILL_S):
-            found = bool(self._store.ask("beat_tie", job=job))
+        with writing(self.store, still_s=STILL_S):
+            found = bool(self.store.ask("beat_tie", job=job))
             failpoint("present.before_commit")
         return found
 
     @repeated
     def let_go(self, job: int) -> None:
         """The job ends with nobody any longer."""
-        with writing(self._store):
-            self._store.ask("untie", job=job)
+        with writing(self.store):
+            self.store.ask("untie", job=job)
             failpoint("untie.before_commit")
 
     @repeated
@@ -64,20 +63,20 @@ class Callers:
 
         Of a job that has ended, or is no more, only the tie goes.
         """
-        with writing(self._store, wait_s=REAP_WAIT_S, still_s=STILL_S):
-            self._store.lock_queues()
-            self._store.lock_trees([job])
-            row = self._store.row(job)
-            cut = self._store.ask("cut_tie", job=job, beat=beat)
+        with writing(self.store, wait_s=REAP_WAIT_S, still_s=STILL_S):
+            self.store.lock_queues()
+            self.store.lock_trees([job])
+            row = self.store.row(job)
+            cut = self.store.ask("cut_tie", job=job, beat=beat)
             if not cut or row is None or row.state in ENDED:
                 return False
             ((host, pid),) = cut
             error = f"the `covey run` that asked for it is gone (pid {pid} on {host})"
-            trees = Trees(self._store, self._clock(), self._rng)
+            trees = Trees(self.store, self.clock(), self.rng)
             trees.cancel(row, error)
-            self._store.event("cancelled", now=trees.now, job_id=job, text=f"was {row.state}; {error}")
+            self.store.event("cancelled", now=trees.now, job_id=job, text=f"was {row.state}; {error}")
             trees.settle()
-            self._store.ring("pool")
-            self._store.ring("end")
+            self.store.ring("pool")
+            self.store.ring("end")
             failpoint("abandon.before_commit")
         return True

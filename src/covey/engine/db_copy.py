@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ..env import failpoint, new_database_id
 from ..errors import Refused, SchemaError, StoreError
-from ..store.asking import Tuples
+from ..store.ready import Tuples
 from ..store.store import Store
 from ..store.tables import ROWS, TABLES, Rows, Table
 from .again import repeated

@@ -108,11 +108,15 @@ def examine(
         *_given_up(living, lanes),
         *_fallen(living),
         *_gone([pool for pool in pools if pool not in living]),
-        *_unserved(pools, living, lanes, depth),
+        *_unserved([pool for pool in living if pool.state != "stopping"], living, pools, lanes, depth),
         *_ahead(ahead),
-        *_left_over(orphans, dead),
-        *_stranded(stranded),
     ]
+    if orphans:
+        text = f"{orphans} jobs belong to pools that are no longer known"
+        found.append(_warning(text, "a pool hands them back once it has run for a lease"))
+    if dead:
+        found.append(_warning(f"{dead:,} dead letter{'' if dead == 1 else 's'}", "`covey dlq list`"))
+    found += _stranded(stranded)
     if paused:
         found.append(Finding(level="note", text=f"paused: {', '.join(paused)}"))
     return sorted(found, key=rank)
@@ -187,49 +191,38 @@ def _gone(pools: Sequence[PoolView]) -> Iterable[Finding]:
         yield _warning(text, "a running pool hands their jobs back after a lease of silence")
 
 
-def _left_over(orphans: int, dead: int) -> Iterable[Finding]:
-    if orphans:
-        text = f"{orphans} jobs belong to pools that are no longer known"
-        yield _warning(text, "a pool hands them back once it has run for a lease")
-    if dead:
-        yield _warning(f"{dead:,} dead letter{'' if dead == 1 else 's'}", "`covey dlq list`")
-
-
 def _unserved(
-    pools: Sequence[PoolView], living: Sequence[PoolView], lanes: Sequence[Lane], depth: dict[str, int]
+    taking: Sequence[PoolView],
+    living: Sequence[PoolView],
+    pools: Sequence[PoolView],
+    lanes: Sequence[Lane],
+    depth: dict[str, int],
 ) -> Iterable[Finding]:
-    """Jobs that wait while no pool takes any, or none that takes some takes these."""
-    taking = [pool for pool in living if pool.state != "stopping"]
-    if taking:
-        alone = [lane for lane in lanes if not any(serves(pool, lane[0]) for pool in taking)]
-        yield from _alone(alone, depth, pools)
-        yield from _of_no_kind([lane for lane in lanes if lane not in alone], taking, pools)
-    elif jobs := sum(depth.values()):
-        who = "every pool is stopping" if living else "no worker runs"
-        yield _warning(f"{_wait(jobs)} and {who}", _start(None, (kind for _, kind in lanes), pools))
+    jobs = sum(depth.values())
 
+    def start(queue: str | None, kinds: Iterable[str]) -> str:
+        return f"`{advice.start(queue=queue, kind=max(kinds, key=_needs_app, default='command'), pools=pools)}`"
 
-def _alone(lanes: Sequence[Lane], depth: dict[str, int], pools: Sequence[PoolView]) -> Iterable[Finding]:
-    """Queues with jobs that no pool serves."""
-    if queues := sorted({queue for queue, _ in lanes}):
-        text = f"{_wait(sum(depth.get(queue, 0) for queue in queues))} in queues that no pool serves: {_names(queues)}"
-        yield _warning(text, _start(queues[0], (kind for queue, kind in lanes if queue == queues[0]), pools))
-
-
-def _of_no_kind(lanes: Sequence[Lane], taking: Sequence[PoolView], pools: Sequence[PoolView]) -> Iterable[Finding]:
-    """Queues whose pools have no workers for jobs of that kind."""
+    if not taking:
+        if jobs:
+            who = "every pool is stopping" if living else "no worker runs"
+            yield _warning(f"{_wait(jobs)} and {who}", start(None, (kind for _, kind in lanes)))
+        return
+    alone = sorted({queue for queue, _ in lanes if not any(serves(pool, queue) for pool in taking)})
+    if alone:
+        count = sum(depth.get(queue, 0) for queue in alone)
+        text = f"{_wait(count)} in queues that no pool serves: {_names(alone)}"
+        yield _warning(text, start(alone[0], (kind for queue, kind in lanes if queue == alone[0])))
     for kind, what in (("command", "commands"), ("sync", "Python tasks"), ("async", "async Python tasks")):
         able = [pool for pool in taking if kind in pool.kinds]
-        queues = {queue for queue, wanted in lanes if wanted == kind}
-        unable = sorted(queue for queue in queues if not any(serves(pool, queue) for pool in able))
+        unable = sorted(
+            queue
+            for queue, wanted in lanes
+            if wanted == kind and queue not in alone and not any(serves(pool, queue) for pool in able)
+        )
         if unable:
             text = f"{what} wait in queues whose pools cannot run them: {_names(unable)}"
-            yield _warning(text, _start(None, (kind,), pools))
-
-
-def _start(queue: str | None, kinds: Iterable[str], pools: Sequence[PoolView]) -> str:
-    """A pool that could run jobs of these kinds."""
-    return f"`{advice.start(queue=queue, kind=max(kinds, key=_needs_app, default='command'), pools=pools)}`"
+            yield _warning(text, start(None, (kind,)))
 
 
 def _needs_app(kind: str) -> bool:

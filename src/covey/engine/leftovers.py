@@ -7,20 +7,9 @@ import os
 import re
 
 from ..core.model import JobRow
-from ..store.sqlite.sharing import follow
 from ..store.store import Store
 
 OF_A_RUN = re.compile(r"(\d+)\.(\d+)\.(out|err|spawn|info)")
-
-
-def directory(store: Store) -> str:
-    """Where output of running jobs can be followed; "" = nowhere."""
-    if not store.dialect.side:
-        return ""
-    live = os.path.join(store.dialect.side, "live")
-    os.makedirs(live, exist_ok=True)
-    follow(live, os.stat(store.dialect.side))
-    return live
 
 
 def sweep(store: Store, directory: str) -> int:

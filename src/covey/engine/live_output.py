@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-from collections.abc import Callable
+import stat
 from typing import BinaryIO, NamedTuple
 
 from ..core.codec import decode, is_json
@@ -12,7 +13,6 @@ from ..core.view import JobView, LiveOutput
 from ..env import output_mode
 from ..errors import LeaseLost, StoreError
 from ..store.store import Store
-from ..system.files import open_plain
 
 MOST = 1 << 20  # bytes of each stream in one answer
 MOST_LIVE = 4 << 20  # bytes of one stream that are kept while the job runs elsewhere
@@ -20,44 +20,45 @@ MOST_INFO = 256 << 10  # bytes of what a running job says of itself
 STREAMS = ("out", "err")
 
 
-class RunningOutput:
-    """Knows what running jobs write."""
+class Live:
+    """The part of the engine that knows what running jobs write."""
 
-    def __init__(self, side: str, job: Callable[[str | int], JobView]) -> None:
-        self._side = side
-        self._job = job
+    store: Store
+
+    def job(self, ref: str | int) -> JobView:
+        raise NotImplementedError
 
     def output(self, ref: str | int, *, fence: int | None = None, out: int = 0, err: int = 0) -> LiveOutput:
         """What the running attempt has written beyond these places, as far as it can be seen from here."""
-        view = self._job(ref)
-        run = view.fence if fence is None else fence
-        stdout, out = _read(live_file(self._side, view.id, run, "out"), out)
-        stderr, err = _read(live_file(self._side, view.id, run, "err"), err)
+        view = self.job(ref)
+        side, run = self.store.dialect.side, view.fence if fence is None else fence
+        stdout, out = _read(live_file(side, view.id, run, "out"), out)
+        stderr, err = _read(live_file(side, view.id, run, "err"), err)
         return LiveOutput(run, stdout, stderr, out, err)
 
     def show_output(
         self, pool: int, job: int, fence: int, stdout: str, stderr: str, *, info: str | None = None
     ) -> None:
         """More of what a run writes that has no directory here: it can be followed from now on."""
-        view = self._job(job)
+        view = self.job(job)
         if view.pool != pool or fence != view.fence - (view.state == "cancelled"):  # a cancel raises it by one
             raise LeaseLost(f"job {job} is not yours any more: it was given up, or it has ended")
         for stream, text in (("out", stdout), ("err", stderr)):
-            live_file(self._side, job, fence, stream).append(text.encode("utf-8", "replace"), MOST_LIVE)
+            live_file(self.store.dialect.side, job, fence, stream).append(text.encode("utf-8", "replace"), MOST_LIVE)
         if info is not None and len(info) < MOST_INFO and is_json(info):
             line = " ".join(info.splitlines()) + "\n"
-            shown = live_file(self._side, job, fence, "info")
+            shown = live_file(self.store.dialect.side, job, fence, "info")
             shown.remove()
             shown.append(line.encode(), MOST_INFO)
 
     def hide_output(self, job: int, fence: int) -> None:
         """The run has ended: what it wrote is in its history."""
         for stream in (*STREAMS, "info"):
-            live_file(self._side, job, fence, stream).remove()
+            live_file(self.store.dialect.side, job, fence, stream).remove()
 
     def shown_output(self, job: int, fence: int) -> tuple[bytes, bytes]:
         """All that was shown of a run."""
-        out, err = (live_file(self._side, job, fence, stream).read() for stream in STREAMS)
+        out, err = (live_file(self.store.dialect.side, job, fence, stream).read() for stream in STREAMS)
         return out, err
 
 
@@ -121,7 +122,10 @@ class LiveFile(NamedTuple):
 
 def _opened(path: str, flags: int) -> BinaryIO:
     """A plain file of our own: no link leads elsewhere, and no pipe makes us wait."""
-    fd = open_plain(path, flags, output_mode(path))
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, output_mode(path))
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a plain file")
     return open(fd, "rb" if flags == os.O_RDONLY else "wb")
 
 

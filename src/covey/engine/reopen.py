@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core import tree
 from ..core.machine import Signal, Transition, decide
-from ..core.model import EDGES, ENDED, TURN, JobRow
+from ..core.model import ENDED, JobRow
 from ..errors import Refused, StillStopping
 from .trees import Trees
 
@@ -24,7 +24,7 @@ class Reopening:
         self._waiting: list[int] = []  # parents that wait again, perhaps for nobody
 
     def retry(self, row: JobRow, *, all: bool) -> Transition:
-        change = decide(row, Signal("retry", all=all, marks=self._marks(row)), self.now, self.trees.rng)
+        change = decide(row, Signal("retry", all=all, blocked=self._is_blocked(row)), self.now, self.trees.rng)
         if row.state not in ENDED:
             self.store.change(row, change, self.now)
             return change  # its back-off is cut short; nobody else notices
@@ -59,8 +59,8 @@ class Reopening:
         opened = 0
         for page in self.store.reopenable(parent.id):
             for child in sorted(self.store.rows(page).values(), key=lambda row: row.child_no or 0):
-                behind = parent.child_mode == "serial" and opened > 0
-                signal = Signal("retry", marks=TURN if behind else 0)
+                blocked = parent.child_mode == "serial" and opened > 0
+                signal = Signal("retry", blocked=blocked)
                 self._open(child, decide(child, signal, self.now, self.trees.rng))
                 opened += 1
         self._count(parent.id, opened)
@@ -69,7 +69,7 @@ class Reopening:
         """A serial child takes along those that were cancelled because it did not complete."""
         for page in self.store.reopenable(parent.id, after=child.child_no or 0):
             for later in self.store.rows(page).values():
-                self._open(later, decide(later, Signal("retry", marks=TURN), self.now, self.trees.rng))
+                self._open(later, decide(later, Signal("retry", blocked=True), self.now, self.trees.rng))
             self._count(parent.id, len(page))
 
     def _drop(self, row: JobRow) -> None:
@@ -97,20 +97,20 @@ class Reopening:
             row = parent
         return found
 
-    def _marks(self, row: JobRow) -> int:
-        """What must come before the job and has not ended; Refused if it ended otherwise than well."""
+    def _is_blocked(self, row: JobRow) -> bool:
+        """Whether something that must come before the job has not ended; Refused if it ended otherwise than well."""
         if row.parent_id is None:
-            return EDGES if self.store.value("open_edges", id=row.id) else 0
+            return bool(self.store.value("open_edges", id=row.id))
         parent = self.store.row(row.parent_id)
         if parent is None or parent.child_mode != "serial":
-            return 0
+            return False
         earlier = self.store.ask("earlier_child", parent=parent.id, before=row.child_no)
         if not earlier:
-            return 0
+            return False
         id, ended = earlier[0]
         if ended and row.state in ENDED:
             raise Refused(f"job {id} comes before job {row.id} and did not complete; retry {id} first")
-        return TURN
+        return True
 
     def _count(self, parent: int, opened: int) -> None:
         self.store.many("count_ends", [{"id": parent, "ended": -opened, "failed": -opened}])

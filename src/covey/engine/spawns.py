@@ -4,42 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from functools import lru_cache
 from random import Random
 
 from msgspec.structs import replace
 
-from .. import settings as config
-from ..core import tree
-from ..core.machine import SECOND, Signal, admit, decide
-from ..core.model import EDGES, MAX_DEPTH, TURN, JobRow, Report, Spec
-from ..core.options import Defaults, defaults
-from ..core.specs import check_spec
+from ..core import check, tree
+from ..core.machine import SECOND, Signal, decide
+from ..core.model import MAX_DEPTH, JobRow, Report, Spec
 from ..errors import CoveyError, Duplicate, Refused
-from ..store.job_rows import Place
+from ..store.families import Place
 from ..store.store import Store
-from . import cache_records
 
 AddQueues = Callable[[set[str], int], None]
 UNSTARTED = ("blocked", "scheduled", "pending")
 
 
 class Queues:
-    """What new jobs inherit: depth and lanes of their queues (only those that differ are listed), and the settings."""
+    """What new jobs inherit from their queues: depth and lanes. Only those that differ from the default are listed."""
 
     def __init__(self, store: Store) -> None:
-        self.sealed: str | None = None
-        self._special: dict[str, tuple[bool, int]] = {}
-        configured = []
-        for name, serial, depth, text in store.ask("special_queues"):
-            if depth is None and name is not None:
-                configured.append((name, text))
-                continue
-            self.sealed = text
-            if name is not None:
-                self._special[name] = bool(serial), depth
-        self.defaults = _defaults(tuple(configured))
-        self.salt = next((text for name, text in configured if name == "cache_salt"), "")
+        rows = store.ask("special_queues")
+        self.sealed: str | None = rows[0][3]
+        self._special = {name: (bool(serial), depth) for name, serial, depth, _ in rows if name is not None}
 
     def __contains__(self, name: str) -> bool:
         return name in self._special
@@ -52,11 +38,6 @@ class Queues:
         if name not in self._special or not self._special[name][0]:
             return None
         return root if name == root_queue else 0
-
-
-@lru_cache(maxsize=16)
-def _defaults(stored: tuple[tuple[str, str], ...]) -> Defaults:
-    return defaults(config.effective({name: text for name, text in stored if name in config.SETTINGS}, {}))
 
 
 class Spawning:
@@ -78,7 +59,7 @@ class Spawning:
             return
         self.report = report
         specs = plan.children + plan.siblings + [spec for spec, _, _ in uncles]
-        add_queues({spec.queue_name for spec in specs}, now)
+        add_queues({spec.queue for spec in specs}, now)
         self._queues = Queues(store)
         joins = row.joins if report.joins is None else report.joins
         asked = any(spawn.relation == "child" for spawn in report.spawned or ())
@@ -93,11 +74,11 @@ class Spawning:
     def _plan(self, report: Report) -> tree.Plan:
         plan = tree.plan(self.row, report, self._calls_of_siblings(report))
         for spec in plan.children:
-            check_spec(spec)
+            check.check_spec(spec)
         for spec in plan.siblings:
-            check_spec(spec)
+            check.check_spec(spec)
         for spec, _ in plan.uncles:
-            check_spec(spec)
+            check.check_spec(spec)
         named = [spec for spec in plan.children + plan.siblings if spec.unique_key is not None]
         if not named and not any(spec.unique_key for spec, _ in plan.uncles):
             self._holders: dict[str, int] = {}
@@ -165,8 +146,7 @@ class Spawning:
         if not specs:
             return
         ids = self.store.dialect.take_ids("jobs", len(specs))
-        self.store.insert(ids, specs, self._places(parent, specs, ids, mode), self.now, self._queues.defaults)
-        cache_records.note(self.store, ids, specs, self.now, self._queues.salt)
+        self.store.insert_in_tree(ids, specs, self._places(parent, specs, ids, mode), self.now)
         told = report if report is not None else Report(0, 0, "success")
         joins = None if told.joins is None else int(told.joins)
         self.store.ask("adopt", id=parent.id, count=len(specs), mode=mode, joins=joins, on_error=told.on_error)
@@ -176,20 +156,19 @@ class Spawning:
         root_queue = self._root_queue(parent)
         first = parent.children_total
         for number, (id, spec) in enumerate(zip(ids, specs, strict=True), first):
+            run_at = starts_at(spec, self.now)
             behind = mode == "serial" and number > 0
-            start = admit(starts_at(spec, self.now), self.now, TURN if behind else 0)
             yield Place(
                 id=id,
                 root_id=parent.root_id,
                 seq=parent.seq,
-                state=start.state,
-                run_at=start.run_at,
-                blocked_by=start.blocked_by,
+                state="blocked" if behind else "pending" if run_at is None else "scheduled",
+                run_at=run_at,
                 max_depth=parent.max_depth,
                 parent_id=parent.id,
                 child_no=number,
                 depth=parent.depth + 1,
-                lane=self._queues.lane(spec.queue_name, parent.root_id, root_queue),
+                lane=self._queues.lane(spec.queue, parent.root_id, root_queue),
             )
 
     def _root_queue(self, row: JobRow) -> str:
@@ -202,8 +181,7 @@ class Spawning:
         specs = [spec for spec, _, holder in uncles if holder is None]
         ids = self.store.dialect.take_ids("jobs", len(specs))
         places = (self._place_of_uncle(id, spec) for id, spec in zip(ids, specs, strict=True))
-        self.store.insert(ids, specs, places, self.now, self._queues.defaults)
-        cache_records.note(self.store, ids, specs, self.now, self._queues.salt)
+        self.store.insert_in_tree(ids, specs, places, self.now)
         fresh = iter(ids)
         for _, always, holder in uncles:
             if holder is not None:
@@ -212,22 +190,20 @@ class Spawning:
             self.store.ask("add_edge", job_id=id, root=self.row.root_id, always=int(always))
 
     def _place_of_uncle(self, id: int, spec: Spec) -> Place:
-        start = admit(starts_at(spec, self.now), self.now, EDGES)
         return Place(
             id=id,
             root_id=id,
             seq=self.row.seq,  # its root's: the next round cannot overtake it
-            state=start.state,
-            run_at=start.run_at,
-            blocked_by=start.blocked_by,
-            max_depth=self._queues.max_depth(spec.queue_name),
-            lane=self._queues.lane(spec.queue_name, id, spec.queue_name),
+            state="blocked",
+            run_at=starts_at(spec, self.now),
+            max_depth=self._queues.max_depth(spec.queue),
+            lane=self._queues.lane(spec.queue, id, spec.queue),
         )
 
     def _hold(self, holder: JobRow) -> None:
         """An unstarted job waits for this root too, and stands where the oldest of its roots stood."""
-        if not holder.blocked_by & EDGES:
-            self.store.change(holder, decide(holder, Signal("block", marks=EDGES), self.now, self.rng), self.now)
+        if holder.state != "blocked":
+            self.store.change(holder, decide(holder, Signal("block"), self.now, self.rng), self.now)
         self.store.ask("lower_seq", id=holder.id, seq=self.row.seq)
 
 

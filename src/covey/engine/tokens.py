@@ -16,11 +16,10 @@ from .sealing import writing
 
 
 class Tokens:
-    """Knows who may come in over HTTP."""
+    """The part of the engine that knows who may come in over HTTP."""
 
-    def __init__(self, store: Store, clock: Callable[[], int]) -> None:
-        self._store = store
-        self._clock = clock
+    store: Store
+    clock: Callable[[], int]
 
     @repeated
     def create_token(
@@ -31,13 +30,13 @@ class Tokens:
         checked = tokens.check_role(role)
         limited = tokens.check_queues(queues, checked)
         chance = new_secret()
-        with writing(self._store):
-            now = self._clock()
+        with writing(self.store):
+            now = self.clock()
             expires_at = tokens.check_expiry(expires_s, now)
-            if self._store.value("id_of_token", name=name) is not None:
+            if self.store.value("id_of_token", name=name) is not None:
                 raise Refused(f"there is or was a token {name!r} already; choose another name")
-            (id,) = self._store.dialect.take_ids("tokens", 1)
-            self._store.ask(
+            (id,) = self.store.dialect.take_ids("tokens", 1)
+            self.store.ask(
                 "insert_token",
                 id=id,
                 name=name,
@@ -47,28 +46,28 @@ class Tokens:
                 now=now,
                 expires_at=expires_at,
             )
-            self._store.event("token_created", now=now, text=name)
+            self.store.event("token_created", now=now, text=name)
             view = tokens.view_of(self._token(id), now)
             failpoint("token.before_commit")
         return view, tokens.token_text(id, chance)
 
     def tokens(self) -> list[TokenView]:
         """All that were ever made, oldest first."""
-        now = self._clock()
+        now = self.clock()
         return [tokens.view_of(row, now) for row in self.token_rows()]
 
     def token_rows(self) -> list[TokenRow]:
         """The same with their digests, for whoever lets people in."""
-        return [_row(found) for found in self._store.ask("tokens")]
+        return [_row(found) for found in self.store.ask("tokens")]
 
     @repeated
     def revoke_token(self, ref: str | int) -> TokenView:
         """Nobody comes in with that token any more. Who asks twice gets the same answer."""
-        with writing(self._store):
-            now = self._clock()
+        with writing(self.store):
+            now = self.clock()
             row = self._token(ref)
-            if self._store.ask("revoke_token", id=row.id, now=now):
-                self._store.event("token_revoked", now=now, text=row.name)
+            if self.store.ask("revoke_token", id=row.id, now=now):
+                self.store.event("token_revoked", now=now, text=row.name)
             view = tokens.view_of(self._token(row.id), now)
             failpoint("revoke.before_commit")
         return view
@@ -76,8 +75,8 @@ class Tokens:
     def _token(self, ref: str | int) -> TokenRow:
         """By its id or its name."""
         text = str(ref)
-        id = int(text) if text.isdecimal() and len(text) < 19 else self._store.value("id_of_token", name=text)
-        found = self._store.ask("token", id=id) if id is not None else []
+        id = int(text) if text.isdecimal() and len(text) < 19 else self.store.value("id_of_token", name=text)
+        found = self.store.ask("token", id=id) if id is not None else []
         if not found:
             raise NotFound(f"no token {text!r}; `covey token list` shows what there is")
         return _row(found[0])

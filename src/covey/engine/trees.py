@@ -15,9 +15,8 @@ from msgspec import Struct
 
 from ..core import clocks, tree
 from ..core.machine import Signal, cancel_below, decide
-from ..core.model import EDGES, ENDED, FLIGHT, TURN, JobRow, State
-from ..store.store import CompletedJob, Store
-from . import flights
+from ..core.model import ENDED, JobRow, State
+from ..store.store import Done, Store
 
 
 class End(Struct, frozen=True):
@@ -39,29 +38,17 @@ class Trees:
         self.changed = False  # whether more was written than plain successes without a family
         self.opened = 0  # how many jobs became ready: worth a ring
         self.touched: set[int] = set()  # what a person's request has changed besides the jobs that were named
-        self.flown: dict[int, str] = {}  # jobs with a key of the cache that were moved on, and their keys
-        self.flew = False  # whether there were any
         self._ends: list[End] = []
 
     # ── what happened ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def completed(self, done: Iterable[CompletedJob]) -> None:
-        """Plain successes of jobs that have a family, a lane, uncles or a key: most have none."""
-        done = list(done)
-        self.flown |= {each.id: each.cache_key for each in done if each.cache_key is not None}
+    def completed(self, done: Iterable[Done]) -> None:
+        """Plain successes of jobs that have a family, a lane or uncles: most have none."""
         self._ends += [
-            End(each.id, "completed", each.parent_id, each.child_no, each.lane, bool(each.waited_for))
-            for each in done
-            if each.parent_id is not None or each.lane is not None or each.waited_for
+            End(each.id, "completed", each.parent_id, each.child_no, each.lane, bool(each.waited_for)) for each in done
         ]
 
-    def moved(self, row: JobRow) -> None:
-        """The job does not run any longer, or is not the next to run: who follows it must not wait for it."""
-        if row.cache_key is not None:
-            self.flown[row.id] = row.cache_key
-
     def ended(self, row: JobRow, state: State) -> None:
-        self.moved(row)
         self._ends.append(End(row.id, state, row.parent_id, row.child_no, row.lane))
 
     def released(self, row: JobRow) -> None:
@@ -80,10 +67,8 @@ class Trees:
 
     def cancel_below(self, parent: int, error: str, after: int = -1) -> None:
         """Every unfinished descendant is cancelled; what runs keeps its pool until its processes are gone."""
-        for id, parent_id, child_no, key in self.store.end_below(parent, after, cancel_below(error), self.now):
+        for id, parent_id, child_no in self.store.end_below(parent, after, cancel_below(error), self.now):
             self.touched.add(id)
-            if key is not None:
-                self.flown[id] = key
             self._ends.append(End(id, "cancelled", parent_id, child_no))
 
     def expire(self, limit: int, noticed_at: int | None = None) -> int:
@@ -118,14 +103,11 @@ class Trees:
 
     def settle(self) -> None:
         """Every parent whose last child has ended has moved on, and so upward through all ancestors."""
-        while self._ends or self.flown:
-            self.changed |= bool(self._ends)
+        while self._ends:
+            self.changed = True
             ends, self._ends = self._ends, []
             self._count(ends)
             self._close(ends)
-            if self.flown:
-                self.flew = True
-                flights.landed(self)
 
     def look_at(self, parents: Iterable[int]) -> None:
         """These parents have moved on as far as their children let them."""
@@ -185,13 +167,11 @@ class Trees:
         next_id = self.store.value("next_child", parent=parent.id, after=ended)
         child = None if next_id is None else self.store.row(next_id)
         if child is not None and child.state == "blocked":
-            self.unblock(child, TURN)
+            self._unblock(child)
 
-    def unblock(self, row: JobRow, mark: int) -> None:
-        """This no longer stands in its way; it is ready unless something else does."""
-        change = decide(row, Signal("unblocked", marks=mark), self.now, self.rng)
-        self.store.change(row, change, self.now)
-        self.opened += change.state != "blocked"
+    def _unblock(self, row: JobRow) -> None:
+        self.store.change(row, decide(row, Signal("unblocked"), self.now, self.rng), self.now)
+        self.opened += 1
 
     # ── roots: lanes and uncles ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -219,6 +199,6 @@ class Trees:
                 continue
             match tree.unblocks([(seen, always) for seen, always in self.store.ask("edges_of", id=id)]):
                 case "unblocked":
-                    self.unblock(row, EDGES | FLIGHT)  # whom it follows it asks anew, when it is claimed
+                    self._unblock(row)
                 case "cancel":
                     self.cancel(row, "everything it waited for was cancelled or removed")

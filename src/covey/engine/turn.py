@@ -1,31 +1,38 @@
-"""Turns of pools: results in, claims out, one transaction for one pool or for several."""
+"""The engine as a pool sees it: register, turn, wait, reap, leave."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from random import Random
 
+from msgspec import Struct
+
+from .. import settings as config
 from ..core import clocks
-from ..core.model import Claim, Report
-from ..core.turn import Capacity, Held, Reply, Turn
+from ..core.model import ENDED, KINDS, Kind, Report
+from ..core.turn import Capacity, Held, LostPool, PendingWork, PoolInfo, Registered, Reply, Turn
 from ..env import failpoint
 from ..errors import CoveyError, InvalidInput, Refused, Undone
-from ..store.ready import Sought, WholeTurn
-from ..store.store import Store
-from ..store.turn_state import TurnState
-from . import duties, flights, sealing
+from ..store.dialect import Listener
+from ..store.postgres.store import Taken
+from ..store.ready import Found, Sought
+from ..store.sqlite.sharing import follow
+from . import duties, leftovers, requests, sealing
 from .again import repeated
 from .claims import Claims, most_of
-from .pools import STILL_S
+from .queues import Lanes
 from .reports import Reports, plain_only
 from .sealing import writing
-from .ticks import Ticks
 from .trees import Trees
-from .turn_steps import Common, TurnSteps, is_drained, is_idle
-from .work_bell import WorkBell
 
+PATIENT_POLLS = 50  # empty polls before the pace slackens
+SLACKEN = 1.2
 USUAL = 1_000_000  # µs; after one message was not enough, turns with reports are taken as always for so long
+MOST_READY = 1000  # how far the jobs of a lane are counted: more places than that nobody wakes for
 
 Answer = Reply | CoveyError
 
@@ -34,37 +41,111 @@ class Spoiled(Exception):
     """One of several turns failed, and with it their transaction."""
 
 
-class Turns:
-    """What pools do again and again."""
+class Common(Struct):
+    """What the turns of one transaction share. Each sees what those before it have done."""
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Callable[[], int],
-        rng: Random,
-        database_id: str,
-        reports: Reports,
-        bell: WorkBell,
-        ticks: Ticks,
-    ) -> None:
-        self.store = store
-        self.clock = clock
-        self.rng = rng
-        self.database_id = database_id
-        self._reports = reports
-        self._bell = bell
-        self._ticks = ticks
-        self._housekeeping = duties.Housekeeping()
+    now: int
+    claims: Claims
+    due_at: int | None
+    deadline_at: int | None
+    changed: bool = False  # whether somebody's report may have cancelled what another one runs
+
+
+class Turns(Reports):
+    """The Source half of the engine."""
+
+    is_served = False
+    longest_wait_s = 1.0
+    look_s = 0.5
+
+    database_id: str
+
+    def _listeners_init(self) -> None:
+        self._ear: Listener | None = None
+        self._listening = threading.Lock()
+        self._deaf = False
+        self._empty_polls = 0
+        self._poll_s = 0.0
+        self._polls = (0.1, 1.0)  # the shortest and the longest pause between two looks
+        self._duties_at = 0
         self._usual_until = 0
+
+    def _listeners_close(self) -> None:
+        if self._ear:
+            self._ear.close()
+            self._ear = None
+
+    # ── arriving and leaving ────────────────────────────────────────────────────────────────────────────────────────
+
+    def register(self, info: PoolInfo) -> Registered:
+        """The pool is known and may take turns; with a ticket once, however often it is asked, for an hour."""
+        pool, stored = self._register(info)
+        settings = config.effective(stored)
+        self._polls = settings["poll_seconds"], settings["max_poll_seconds"]
+        leftovers.sweep(self.store, self._live())
+        return Registered(pool, self.database_id, settings, self._live())
+
+    @repeated
+    def _register(self, info: PoolInfo) -> tuple[int, dict[str, str]]:
+        with writing(self.store):
+            now = self.clock()
+            pool = None if info.ticket is None else requests.registered(self.store, info.ticket, now)
+            if pool is None:
+                pool = self.store.add_pool(info, now)
+                text = f"{info.name} (pid {info.pid} on {info.host})"
+                self.store.event("pool_started", now=now, pool=pool, text=text)
+                if info.ticket is not None:
+                    requests.register(self.store, info.ticket, pool)
+            settings = {key: value for key, value in self.store.ask("config") if key in config.SETTINGS}
+            failpoint("register.before_commit")
+        return pool, settings
+
+    def _live(self) -> str:
+        if not self.store.dialect.side:
+            return ""
+        live = os.path.join(self.store.dialect.side, "live")
+        os.makedirs(live, exist_ok=True)
+        follow(live, os.stat(self.store.dialect.side))
+        return live
+
+    @repeated
+    def leave(self, pool: int) -> None:
+        """The pool is forgotten; whatever it still held is pending again."""
+        with writing(self.store):
+            now = self.clock()
+            self.store.lock_queues()
+            held = [Held(*row) for row in self.store.ask("held_by", pool=pool)]
+            trees = Trees(self.store, now, self.rng)
+            self._strand(pool, held, trees)
+            trees.settle()
+            self.store.ask("remove_pool", pool=pool)
+            self.store.event("pool_stopped", now=now, pool=pool)
+            failpoint("leave.before_commit")
+        if held:
+            self.store.ring("pool")
+
+    def pools(self) -> list[LostPool]:
+        return self.store.pools()
+
+    def reap(self, pool: int, beat: int, reason: str | None = None) -> int:
+        handed_back = duties.reap(self.store, pool, beat, self.clock, self.rng, reason)
+        leftovers.sweep(self.store, self._live())
+        return handed_back
+
+    def orphaned_pools(self) -> list[int]:
+        """Pools that still hold jobs although their row is gone."""
+        return [row[0] for row in self.store.ask("held_without_pool")]
+
+    # ── a turn ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def turn(self, turn: Turn) -> Reply:
         """Reports are written, free places are filled, the beat is shown: one transaction. An idle turn only reads."""
         self._refuse_stranger(turn)
         # Where a transaction keeps nobody waiting, an idle turn looks and claims in one.
-        if is_idle(turn) and self.store.keeps_others_waiting and (seen := self._peek([turn])):
+        if _is_idle(turn) and not self.store.dialect.row_locks and (seen := self._peek([turn])):
             return _reply(seen[turn.pool])
         failpoint("turn.before_begin")
-        if self.store.whole_turns() and (answer := self._take_whole(turn)):
+        if self.store.dialect.row_locks and (answer := self._take_at_once(turn)):
             return _reply(answer)
         return _reply(self._take([turn])[0])
 
@@ -83,41 +164,17 @@ class Turns:
                 self._refuse_stranger(turn)
             except Refused as refused:
                 answers[turn.pool] = refused
-        self._answer([turn for turn in turns if turn.pool not in answers], answers)
-        return [answers[pool] for pool in pools]
-
-    def _answer(self, turns: Sequence[Turn], answers: dict[int, Answer]) -> None:
         try:
-            if all(map(is_idle, turns)):
-                answers |= self._peek(turns)
-                turns = [turn for turn in turns if turn.pool not in answers]
-            if turns:
+            left = [turn for turn in turns if turn.pool not in answers]
+            if all(_is_idle(turn) for turn in left):
+                answers |= self._peek(left)
+                left = [turn for turn in left if turn.pool not in answers]
+            if left:
                 failpoint("turn.before_begin")
-                answers |= zip((turn.pool for turn in turns), self._take_all(turns), strict=True)
+                answers |= zip((turn.pool for turn in left), self._take_all(left), strict=True)
         except Exception as error:
             answers |= {turn.pool: _failure(turn, error) for turn in turns if turn.pool not in answers}
-
-    def _refuse_stranger(self, turn: Turn) -> None:
-        if turn.database_id != self.database_id:
-            raise Refused(f"pool {turn.pool} belongs to database {turn.database_id}, this is {self.database_id}")
-
-    def _peek(self, turns: Sequence[Turn]) -> dict[int, Answer]:
-        """Pool → the answer, where a turn would find nothing. Reads only, so idle pools never take the gate."""
-        states = self.store.look_at_pools([turn.pool for turn in turns]) if turns else {}
-        answers: dict[int, Answer] = {}
-        claims: Claims | None = None
-        now = self.clock()
-        for turn in turns:
-            if (state := states.get(turn.pool)) is None:
-                continue
-            claims = claims or Claims(self.store, now, state.has_rules)
-            if refused := sealing.refusal(state.sealed):
-                answers[turn.pool] = refused
-            elif _has_news(state, now):
-                continue
-            elif not any(claims.there_is(want) for want in turn.wants if want.limit > 0):
-                answers[turn.pool] = Reply([], [], [], next_due_at=state.instants.next_at, now=now)
-        return answers
+        return [answers[pool] for pool in pools]
 
     def _take_all(self, turns: Sequence[Turn]) -> list[Answer]:
         """All at once; if that fails because of one of them, each by itself."""
@@ -134,7 +191,7 @@ class Turns:
     @repeated
     def _take(self, turns: Sequence[Turn]) -> list[Answer]:
         # Unmarked: the pool's next turn, with the same reports and all that it holds, resolves an unknown outcome.
-        with self.store.transaction(marked=False, still_s=STILL_S):
+        with self.store.transaction(marked=False, still_s=duties.STILL_S):
             try:
                 answers = self._take_together(turns)
             except Undone:
@@ -145,36 +202,68 @@ class Turns:
                 raise Spoiled from error
         failpoint("turn.after_commit")
         if any(isinstance(answer, Reply) and answer.claims for answer in answers):
-            self._bell.there_was_work()
+            self._empty_polls = 0
         return answers
+
+    def _take_at_once(self, turn: Turn) -> Answer | None:
+        """The turn in one message, if that is all it takes: plain successes in, jobs of one lane without rules out."""
+        now = self.clock()
+        if not _is_brief(turn) or not clocks.is_awaited(self._duties_at, now, duties.PERIOD):
+            return None
+        if turn.reports and clocks.is_awaited(self._usual_until, now, USUAL):
+            return None
+        reports = plain_only(turn.reports)
+        taken = None if reports is None else self._ask_at_once(turn, reports, now)
+        if reports is None or taken is None:
+            return None
+        failpoint("turn.after_commit")
+        if refused := _refusal(turn, taken.found):
+            return refused
+        assert taken.found is not None
+        _, stop, _, cancels, due_at, deadline_at, has_rules = taken.found
+        next_due_at = _earliest(due_at, deadline_at)
+        if taken.ended < len(reports):
+            self._usual_until = now + USUAL  # such reports come in numbers: families, queues with rules
+            return None
+        if taken.claims:
+            self._empty_polls = 0
+            Claims(self.store, now, has_rules).tell_families(taken.claims)
+        elif stop or cancels or taken.lanes > 1 or (taken.lanes and has_rules) or (next_due_at or now + 1) <= now:
+            return None
+        reply = Reply(taken.claims, [], [], next_due_at=next_due_at, now=now)
+        if turn.draining and not taken.claims and turn.wants:
+            reply.drained = self._drained(turn.wants[0], now)
+        return reply
+
+    @repeated
+    def _ask_at_once(self, turn: Turn, reports: Sequence[Report], now: int) -> Taken | None:
+        failpoint("turn.before_commit")
+        want = turn.wants[0] if turn.wants else Capacity((), {}, 0)
+        return self.store.take(turn, reports, _sought_by(turn) or Sought((), ()), most_of(want), now, idle=want.idle)
 
     def _take_together(self, turns: Sequence[Turn]) -> list[Answer]:
         """Inside a transaction. Locks: the pools' rows by id, queues, the trees of all reports, then turn by turn."""
         now, single = self.clock(), len(turns) == 1
         sought = _sought_by(turns[0]) if single else None
-        states, busy = self.store.begin_turns(
-            [turn.pool for turn in turns], sought, locked=not (single and is_idle(turns[0]))
+        found, busy = self.store.begin_turns(
+            [turn.pool for turn in turns], sought, locked=not (single and _is_idle(turns[0]))
         )
-        answers = {turn.pool: _refusal(turn, states.get(turn.pool)) for turn in turns}
+        answers = {turn.pool: _refusal(turn, found.get(turn.pool)) for turn in turns}
         admitted = [turn for turn in turns if answers[turn.pool] is None]
         if admitted:
-            state = states[admitted[0].pool]
-            common = Common(now, Claims(self.store, now, state.has_rules), state.instants)
+            *_, due_at, deadline_at, has_rules = found[admitted[0].pool]
+            common = Common(now, Claims(self.store, now, has_rules), due_at, deadline_at)
             if sought is not None and busy is not None:
                 common.claims.know(sought, busy)
-            if state.has_rules:
+            if has_rules:
                 self.store.lock_queues()
-            unknown = self._reports.unknown(admitted)
-            self._lock_reported(admitted, unknown)
+            unknown = self._unknown(admitted)
+            if self.store.dialect.row_locks:
+                self._lock_reported(admitted, unknown)
             for turn in admitted:
-                answers[turn.pool] = self._steps(turn, states[turn.pool], unknown.get(turn.pool, ()), common).take()
+                answers[turn.pool] = self._take_one(turn, found[turn.pool], unknown.get(turn.pool, ()), common)
         failpoint("turn.before_commit")
         return [answer for answer in answers.values() if answer is not None]
-
-    def _steps(self, turn: Turn, state: TurnState, unknown: Sequence[Held], common: Common) -> TurnSteps:
-        return TurnSteps(
-            turn, state, unknown, common, self.store, self.rng, self._reports, self._housekeeping, self._ticks
-        )
 
     def _lock_reported(self, turns: Sequence[Turn], unknown: Mapping[int, Sequence[Held]]) -> None:
         """The families of everything that will be written about; of several turns also the jobs that have none.
@@ -189,74 +278,192 @@ class Turns:
         else:
             self.store.lock_trees(ids)
 
-    # ── a turn that the database takes by itself ────────────────────────────────────────────────────────────────────
-
-    def _take_whole(self, turn: Turn) -> Answer | None:
-        """The answer, if that is all it takes: plain successes in, jobs of one lane without rules out."""
-        now = self.clock()
-        if not _is_brief(turn) or self._housekeeping.is_due(now):
-            return None
-        if turn.reports and clocks.is_awaited(self._usual_until, now, USUAL):
-            return None
-        reports = plain_only(turn.reports)
-        taken = None if reports is None else self._ask_whole(turn, reports, now)
-        if reports is None or taken is None:
-            return None
-        failpoint("turn.after_commit")
-        if refused := _refusal(turn, taken.state):
-            return refused
-        if taken.ended < len(reports):
-            self._usual_until = now + USUAL  # such reports come in numbers: families, queues with rules
-            return None
-        return self._answer_whole(turn, taken, now)
-
-    def _answer_whole(self, turn: Turn, taken: WholeTurn, now: int) -> Reply | None:
-        """None if there is more to do for the pool than the database could."""
-        state, claims = taken.state, taken.claims
-        assert state is not None
-        if claims:
-            self._bell.there_was_work()
-            Claims(self.store, now, state.has_rules).tell_families(claims)
-            if any(claim.cache_key for claim in claims):
-                claims = self._sift_whole(claims)
-        elif taken.lanes > 1 or (taken.lanes and state.has_rules) or _has_news(state, now):
-            return None
-        reply = Reply(claims, [], [], next_due_at=state.instants.next_at, now=now)
-        if turn.draining and not claims and turn.wants:
-            reply.drained = is_drained(self.store, turn.wants[0], now)
+    def _take_one(self, turn: Turn, found: Found, unknown: Sequence[Held], common: Common) -> Reply:
+        """Reports, ends, promotion, claims, the beat; what is common is as the next turn must find it."""
+        _, stop_requested_at, _, cancels, *_ = found
+        now = common.now
+        reply = Reply([], [], [], stop=stop_requested_at is not None, now=now)
+        trees = Trees(self.store, now, self.rng)
+        ended = self._apply(turn, reply, trees)
+        moved = self._reconcile(turn, unknown, reply, trees)
+        if common.deadline_at is not None and common.deadline_at <= now:
+            ended += trees.expire(duties.BATCH)
+        trees.settle()
+        failpoint("turn.after_reports")
+        promoted = self._promote(now) if common.due_at is not None and common.due_at <= now else 0
+        common.changed |= trees.changed
+        if promoted or trees.changed or moved:
+            common.claims.forget()
+        for want in turn.wants:
+            if want.limit > 0:
+                reply.claims += common.claims.take(turn.pool, want)
+        failpoint("turn.after_claim")
+        if cancels or common.changed:
+            reply.cancels = [Held(*row) for row in self.store.ask("stopping_of", pool=turn.pool)]
+        tidied = False
+        if not _is_idle(turn) or reply.claims or promoted or ended:  # else nothing was found, and nothing is written
+            self._beat(turn, now)
+            tidied = self._do_duties(common)
+        if turn.draining and not reply.claims and turn.wants:
+            reply.drained = all(self._drained(want, now) for want in turn.wants)
+        if promoted or trees.changed or moved or tidied or (reply.claims and common.deadline_at is not None):
+            common.due_at, common.deadline_at = self.store.ask("instants")[0]
+        reply.next_due_at = _earliest(common.due_at, common.deadline_at)
+        if ended:
+            self.store.ring("end")
+        if promoted + moved + trees.opened > len(reply.claims):
+            self.store.ring("pool")
         return reply
 
     @repeated
-    def _ask_whole(self, turn: Turn, reports: Sequence[Report], now: int) -> WholeTurn | None:
-        failpoint("turn.before_commit")
-        want = turn.wants[0] if turn.wants else Capacity((), {}, 0)
-        return self.store.take(turn, reports, _sought_by(turn) or Sought((), ()), most_of(want), now, idle=want.idle)
+    def beat(self, pools: Sequence[int]) -> set[int]:
+        """These pools are alive as of now, whatever their turns. Those among them that were given up meanwhile."""
+        if not pools:
+            return set()
+        with self.store.transaction(marked=False, still_s=duties.STILL_S):  # to beat twice harms nobody
+            (_, _, sealed), *_ = self.store.ask("meta")
+            sealing.refuse(sealed)
+            alive = self.store.ask("beat_pools", pools=json.dumps(list(pools)), now=self.clock())
+            failpoint("beat.before_commit")
+        return set(pools) - {row[0] for row in alive}
 
-    @repeated
-    def _sift_whole(self, claims: list[Claim]) -> list[Claim]:
-        """The same after a turn in one message. If it fails, its pool was not told of the claims, and loses them."""
-        with writing(self.store):
-            trees = Trees(self.store, self.clock(), self.rng)
-            runs = flights.sift(self.store, claims, trees)
-            trees.settle()
-            self.store.ring("end")
-            self.store.ring("pool")
-        return runs
+    def pending_work(self) -> PendingWork:
+        """What there is to do for pools, without looking at more than a thousand jobs of a lane. Reads only."""
+        now = self.clock()
+        lanes = Lanes(self.store, now, has_rules=True)
+        counted = self.store.ready_counts(KINDS, MOST_READY)
+        ready = [(queue, kind, lanes.bounded(queue, kind, waiting)) for queue, kind, waiting in counted]
+        cancels: dict[int, set[tuple[int, int]]] = {}
+        for pool, id, fence in self.store.ask("stopping"):
+            cancels.setdefault(pool, set()).add((id, fence))
+        return PendingWork(
+            ready=[each for each in ready if each[2]],
+            stops={row[0] for row in self.store.ask("asked_to_stop")},
+            cancels=cancels,
+            due_at=_earliest(*self.store.ask("instants")[0]),
+            now=now,
+        )
+
+    def _refuse_stranger(self, turn: Turn) -> None:
+        if turn.database_id != self.database_id:
+            raise Refused(f"pool {turn.pool} belongs to database {turn.database_id}, this is {self.database_id}")
+
+    def _promote(self, now: int) -> int:
+        return len(self.store.ask("promote", now=now, limit=duties.BATCH))
+
+    def _beat(self, turn: Turn, now: int) -> None:
+        zygote_pid, zygote_ticks = turn.zygote or (None, None)
+        self.store.ask(
+            "beat",
+            pool=turn.pool,
+            turn_no=turn.number,
+            now=now,
+            draining=turn.draining,
+            zygote_pid=zygote_pid,
+            zygote_ticks=zygote_ticks,
+        )
+        if turn.workers is not None:
+            self.store.put_workers(turn.pool, turn.workers, turn.given_up)
+        if turn.events:
+            self.store.add_events(turn.pool, turn.events)
+
+    def _do_duties(self, common: Common) -> bool:
+        """Whether it was time for them."""
+        now = common.now
+        if clocks.is_awaited(self._duties_at, now, duties.PERIOD):
+            return False
+        done = (
+            duties.heal(self.store, now, self.rng),  # first: the others judge by what it has noticed
+            duties.prune(self.store, now),
+            duties.forget_requests(self.store, now),
+        )
+        more = duties.BATCH in done
+        self._duties_at = now if more else now + duties.PERIOD
+        duties.resume(self.store, now)
+        common.claims.forget()
+        return True
+
+    def _drained(self, want: Capacity, now: int) -> bool:
+        if want.root is not None:
+            return self._tree_drained(want.root, now)
+        queues = want.queues if want.queues is not None else [row[0] for row in self.store.ask("queues")]
+        paused = {row[0] for row in self.store.ask("paused_queues", now=now)}
+        ours = {"queues": json.dumps(queues), "kinds": json.dumps(list(want.places))}
+        free = json.dumps([queue for queue in queues if queue not in paused])
+        # In this order: a join that becomes ours between the two is seen by the second.
+        return not self.store.value("undrained_above", **ours) and not self.store.value("undrained", open=free, **ours)
+
+    def _tree_drained(self, root: int, now: int) -> bool:
+        row = self.store.row(root)
+        if row is None or row.state in ENDED:
+            return True
+        return row.state == "pending" and row.queue in {each[0] for each in self.store.ask("paused_queues", now=now)}
+
+    # ── waiting for something to do ─────────────────────────────────────────────────────────────────────────────────
+
+    def _peek(self, turns: Sequence[Turn]) -> dict[int, Answer]:
+        """Pool → the answer, where a turn would find nothing. Reads only, so idle pools never take the gate."""
+        found = self.store.look_at_pools([turn.pool for turn in turns]) if turns else {}
+        answers: dict[int, Answer] = {}
+        claims: Claims | None = None
+        now = self.clock()
+        for turn in turns:
+            if turn.pool not in found:
+                continue
+            _, stop, sealed, cancels, due_at, deadline_at, has_rules = found[turn.pool]
+            next_due_at = _earliest(due_at, deadline_at)
+            claims = claims or Claims(self.store, now, has_rules)
+            if refused := sealing.refusal(sealed):
+                answers[turn.pool] = refused
+            elif stop or cancels or (next_due_at is not None and next_due_at <= now):
+                continue
+            elif not any(claims.there_is(want) for want in turn.wants if want.limit > 0):
+                answers[turn.pool] = Reply([], [], [], next_due_at=next_due_at, now=now)
+        return answers
+
+    def wait(
+        self, pool: int, queues: tuple[str, ...] | None, timeout_s: float, kinds: tuple[Kind, ...] | None = None
+    ) -> bool:
+        """Rung, or time to look again: adaptive where no bell can be hung, else the bell and a slow poll."""
+        ear = self._listen()
+        if ear is None:
+            time.sleep(min(timeout_s, self._pace()))
+            return True
+        return ear.wait(min(timeout_s, self._polls[1]))
+
+    def wake(self) -> None:
+        if ear := self._listen():
+            ear.wake()
+
+    def while_waiting(self, work: Callable[[], float | None]) -> bool:
+        return self.store.dialect.while_waiting(work)
+
+    def _listen(self) -> Listener | None:
+        with self._listening:  # `wait` and `wake` come from two threads
+            if self._ear is None and not self._deaf:
+                try:
+                    self._ear = self.store.listen("pool")
+                except OSError:
+                    self._deaf = True
+            return self._ear
+
+    def _pace(self) -> float:
+        least_s, most_s = self._polls
+        self._empty_polls += 1
+        if self._empty_polls <= PATIENT_POLLS:
+            self._poll_s = least_s
+        else:
+            self._poll_s = min(self._poll_s * SLACKEN, most_s)
+        return self._poll_s
 
 
-def _refusal(turn: Turn, state: TurnState | None) -> Answer | None:
+def _refusal(turn: Turn, found: Found | None) -> Answer | None:
     """Why the turn is not taken, if it is not."""
-    if state is None:
+    if found is None:
         return Reply([], [], [], lost=True)
-    if (refused := sealing.refusal(state.sealed)) or turn.number > state.turn_no:
-        return refused
-    return Refused(f"turn {turn.number} of pool {turn.pool} came after turn {state.turn_no}")
-
-
-def _has_news(state: TurnState, now: int) -> bool:
-    """Whether there is more for the pool to hear of than claims."""
-    next_at = state.instants.next_at
-    return state.stop_requested_at is not None or state.cancels or (next_at is not None and next_at <= now)
+    last, _, sealed, *_ = found
+    stale = Refused(f"turn {turn.number} of pool {turn.pool} came after turn {last}") if turn.number <= last else None
+    return sealing.refusal(sealed) or stale
 
 
 def _reply(answer: Answer) -> Reply:
@@ -279,6 +486,14 @@ def _sought_by(turn: Turn) -> Sought | None:
     if want is None or want.limit <= 0 or want.root is not None:
         return None
     return Sought(want.queues, tuple(kind for kind, places in want.places.items() if places > 0))
+
+
+def _earliest(*instants: int | None) -> int | None:
+    return min((at for at in instants if at is not None), default=None)
+
+
+def _is_idle(turn: Turn) -> bool:
+    return not (turn.reports or turn.events or turn.draining) and turn.held is None and turn.workers is None
 
 
 def _is_brief(turn: Turn) -> bool:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
-from msgspec.structs import replace
-
 from .. import __version__
-from ..core import check, query
+from ..core import check
 from ..core.clocks import SLACK, age_s
 from ..core.codec import decode, printable
 from ..core.label import parts
-from ..core.model import ENDED, KINDS, STATES
-from ..core.ports import Bell, Listener
+from ..core.model import ENDED, KINDS, SHELL, STATES
+from ..core.specs import command_line
+from ..core.tree import with_children
 from ..core.turn import WorkerState
 from ..core.view import (
     Attempt,
     Branch,
-    Counts,
+    ChildCounts,
     Event,
     Filter,
     Finding,
@@ -29,8 +27,6 @@ from ..core.view import (
     Page,
     PoolView,
     QueueView,
-    RunView,
-    Sample,
     Status,
     Why,
     WorkerView,
@@ -38,88 +34,51 @@ from ..core.view import (
 )
 from ..errors import InvalidInput, NotFound
 from ..store.store import Store
-from ..store.time_limit import limited
-from . import duties, health, live_output, sealing, tallies
+from . import duties, health, live_output, sealing
 from .again import repeated
 from .health import is_alive as is_alive
-from .job_view import job_view
-from .why import NAMED, Facts, Kin, explain
+from .why import NAMED, Kin, explain
 
 Ref = str | int
-
-SCANNED = 100_000  # ids that one question without an index looks at, at most
-WINDOW = 5_000  # of them at a time
-SCAN_S = 0.2  # and for so long
+Counts = dict[str, dict[str, int]]  # queue, state
 
 
 class Views:
-    """What can be seen of jobs, queues and pools."""
+    """The reading half of the Client."""
 
-    def __init__(self, store: Store, clock: Callable[[], int]) -> None:
-        self._store = store
-        self._clock = clock
+    store: Store
+    clock: Callable[[], int]
+    database_id: str
+
+    def _id(self, ref: Ref) -> int:
+        raise NotImplementedError
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def job(self, ref: Ref) -> JobView:
-        found = self.jobs(Filter(ids=(id_of(self._store, ref),), limit=1)).jobs
+        found = self.jobs(Filter(ids=(self._id(ref),), limit=1)).jobs
         if not found:
             raise NotFound(f"no job {str(ref)!r}; `covey list` shows what there is")
-        return live_output.with_info(self._store, found[0])
+        return live_output.with_info(self.store, found[0])
 
     def jobs_of(self, refs: Sequence[str]) -> dict[str, JobView]:
         """Those of these jobs that are there, by the id or key as it was given."""
         keys = [ref for ref in refs if not ref.isdecimal() and check.is_unicode(ref)]
-        keyed: dict[str, int] = dict(self._store.ask("ids_of_keys", keys=json.dumps(keys))) if keys else {}
+        keyed: dict[str, int] = dict(self.store.ask("ids_of_keys", keys=json.dumps(keys))) if keys else {}
         ids = {ref: int(ref) if ref.isdecimal() and len(ref) < 19 else keyed.get(ref) for ref in refs}
         wanted = json.dumps([id for id in ids.values() if id is not None])
-        found = {row.id: job_view(row) for row in self._store.records(["where_ids"], len(ids), ids=wanted)}
+        found = {row[0]: _job(row) for row in self.store.views(["where_ids"], len(ids), ids=wanted)}
         return {ref: found[id] for ref, id in ids.items() if id is not None and id in found}
 
     def jobs(self, wanted: Filter) -> Page:
         """One page, newest first. Keyset paging: no job is missed or shown twice, whatever happens meanwhile."""
         if not 1 <= wanted.limit <= 10_000:
             raise InvalidInput(f"limit {wanted.limit}: from 1 to 10,000")
-        asked = query.parse(wanted.query, self._clock())
-        if asked.states:
-            states = tuple(state for state in asked.states if not wanted.states or state in wanted.states)
-            if not states:
-                return Page([], None)
-            wanted = replace(wanted, states=states)
         where, params = _conditions(wanted)
-        if repeated := params.keys() & asked.params.keys():
-            raise InvalidInput(f"{min(repeated)} is said in the query and beside it; say it once")
-        where += [condition.name for condition in asked.conditions]
-        params |= asked.params
-        if asked.scans:
-            return self._scan(where, params, wanted)
-        rows = self._store.records(where, wanted.limit + 1, **params)
+        rows = self.store.views(where, wanted.limit + 1, **params)
         more = len(rows) > wanted.limit
-        jobs = [job_view(row) for row in rows[: wanted.limit]]
+        jobs = [_job(row) for row in rows[: wanted.limit]]
         return Page(jobs, jobs[-1].id if more else None)
-
-    def _scan(self, where: list[str], params: dict[str, Any], wanted: Filter) -> Page:
-        """The same where no index helps: window by window, newest first, over so many ids and for so long."""
-        deadline = time.monotonic() + SCAN_S
-        newest = self._store.value("newest") or 0
-        upper = min(wanted.before if wanted.before is not None else newest + 1, newest + 1)
-        lowest = max(1, upper - SCANNED)
-        where = [*dict.fromkeys([*where, "where_before", "where_floor"])]
-        found: list[JobView] = []
-        while upper > lowest and len(found) <= wanted.limit:
-            params["before"], params["floor"] = upper, max(lowest, upper - WINDOW)
-            found += map(job_view, self._store.records(where, wanted.limit + 1 - len(found), **params))
-            upper = params["floor"]
-            if time.monotonic() > deadline:
-                break
-        if len(found) > wanted.limit:
-            return Page(found[: wanted.limit], found[wanted.limit - 1].id)
-        return Page(found, upper, looked_to=upper) if upper > 1 else Page(found, None)
-
-    def newest_id(self) -> int:
-        """The highest id in the table, 0 when it is empty: how far a sweep has to go."""
-        page = self.jobs(Filter(limit=1)).jobs
-        return page[0].id if page else 0
 
     def tree(self, ref: Ref, limit: int = 50, after: int | None = None) -> Branch:
         """A job and one page of its children. Keyset paging: the first page of 100,000 costs as much as that of 100."""
@@ -127,18 +86,21 @@ class Views:
             raise InvalidInput(f"limit {limit}: from 1 to 10,000")
         job = self.job(ref)
         last = -1 if after is None else after
-        rows = self._store.records(["where_parent"], limit + 1, "j.child_no", parent=job.id, after=last)
-        children = [job_view(row) for row in rows[:limit]]
+        rows = self.store.views(["where_parent"], limit + 1, "j.child_no", parent=job.id, after=last)
+        children = [_job(row) for row in rows[:limit]]
         return Branch(job, children, children[-1].child_no if len(rows) > limit else None)
 
     def history(self, ref: Ref) -> list[Attempt]:
-        return [_attempt(row) for row in self._store.ask("attempts_of", id=id_of(self._store, ref))]
+        return [_attempt(row) for row in self.store.ask("attempts_of", id=self._id(ref))]
 
     def wait_for(self, ids: Sequence[int], timeout_s: float | None, *, any_of: bool = False) -> bool:
         """True when all (or any) have ended; a pruned job has. Looks once a second, and whenever the bell rings."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         open_ids = list(dict.fromkeys(ids))
-        ear = self.listen()
+        try:
+            ear = self.store.listen("end")
+        except OSError:
+            ear = None
         try:
             while True:
                 ended = self.ended(open_ids)
@@ -157,32 +119,17 @@ class Views:
             if ear:
                 ear.close()
 
-    def listen(self, bell: Bell = "end") -> Listener | None:
-        """Hears when jobs end, or when there is something for pools; None where no bell can be hung."""
-        try:
-            return self._store.listen(bell)
-        except OSError:
-            return None
-
     def ended(self, ids: Sequence[int]) -> set[int]:
         """Those of them that have ended; a job that is no longer there has."""
-        states: dict[int, str] = dict(self._store.ask("states_of", ids=json.dumps(list(ids))))
+        states: dict[int, str] = dict(self.store.ask("states_of", ids=json.dumps(list(ids))))
         return {id for id in ids if id not in states or states[id] in ENDED}
-
-    def outcomes(self, parent: int) -> str:
-        """How the children of a join have ended, as JSON."""
-        return self._store.outcomes(parent)
-
-    def within(self, limit_s: float) -> AbstractContextManager[None]:
-        """What is asked in the block only reads, and raises TooLong when it has taken so many seconds in all."""
-        return limited(self._store.dialect, limit_s)
 
     def queues_of(self, refs: Sequence[str]) -> dict[str, str]:
         """The queue of each job, by its id or key as it was given, of those that are there."""
         ids = {ref: int(ref) for ref in refs if ref.isdecimal() and len(ref) < 19}
         keys = [ref for ref in refs if not ref.isdecimal()]
-        found: dict[int, str] = dict(self._store.ask("queues_of_ids", ids=json.dumps(list(ids.values()))))
-        keyed: dict[str, str] = dict(self._store.ask("queues_of_keys", keys=json.dumps(keys))) if keys else {}
+        found: dict[int, str] = dict(self.store.ask("queues_of_ids", ids=json.dumps(list(ids.values()))))
+        keyed: dict[str, str] = dict(self.store.ask("queues_of_keys", keys=json.dumps(keys))) if keys else {}
         return keyed | {ref: found[id] for ref, id in ids.items() if id in found}
 
     def why(self, ref: Ref) -> Why:
@@ -190,22 +137,19 @@ class Views:
         job = self.job(ref)
         ahead = 0
         if job.state == "pending":
-            (priority, seq), *_ = self._store.ask("place", id=job.id)
-            ahead = self._store.value("position", queue=job.queue, priority=priority, seq=seq, id=job.id)
+            (priority, seq), *_ = self.store.ask("place", id=job.id)
+            ahead = self.store.value("position", queue=job.queue, priority=priority, seq=seq, id=job.id)
         queue = next((q for q in self._queues({}) if q.name == job.queue), None)
         events = self.events(job.id, limit=5)
         kin = self._kin(job, queue)
-        uncached = next((event.text for event in events if event.kind == "uncached"), None)
-        return explain(Facts(job, queue, self.pool_views(), ahead, self._clock(), kin, uncached), events)
+        return explain(job, self.history(job.id), queue, self.pool_views(), events, ahead, self.clock(), kin)
 
     def _kin(self, job: JobView, queue: QueueView | None) -> Kin:
-        ask = self._store.ask
+        ask = self.store.ask
         if job.state == "waiting":
             return Kin(children=[row[0] for row in ask("unfinished_children", parent=job.id, limit=NAMED + 1)])
-        if job.state == "blocked" and (flight := self._store.value("flight_followed", id=job.id)) is not None:
-            return Kin(flight=flight)
         if job.state == "blocked" and job.parent_id is not None:
-            return Kin(before=self._store.value("earlier_child", parent=job.parent_id, before=job.child_no))
+            return Kin(before=self.store.value("earlier_child", parent=job.parent_id, before=job.child_no))
         if job.state == "blocked":
             return Kin(roots=[(root, outcome) for root, outcome in ask("roots_waited_for", id=job.id, limit=100)])
         if job.state != "pending" or queue is None or not (queue.serial or queue.concurrency):
@@ -216,32 +160,32 @@ class Views:
     def events(self, ref: Ref | None = None, limit: int = 100) -> list[Event]:
         """The latest, newest first."""
         if ref is None:
-            rows = self._store.ask("events", limit=limit)
+            rows = self.store.ask("events", limit=limit)
         else:
-            rows = self._store.ask("events_of_job", id=id_of(self._store, ref), limit=limit)
+            rows = self.store.ask("events_of_job", id=self._id(ref), limit=limit)
         return [_event(row) for row in rows]
 
     def pool_events(self, pool: int | None = None, *, after: int = 0, limit: int = 100) -> list[Event]:
         """What happened to pools and workers, newest first."""
-        return [_event(row) for row in self._store.ask("events_of_pools", pool=pool, after=after, limit=limit)]
+        return [_event(row) for row in self.store.ask("events_of_pools", pool=pool, after=after, limit=limit)]
 
     # ── the whole ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     @repeated
     def status(self) -> Status:
-        with self._store.snapshot():
+        with self.store.snapshot():
             counts = self._counts()
             queues = self._queues(counts)
             pools = self.pool_views()
-            (database_id, schema, sealed), *_ = self._store.ask("meta")
-            oldest = self._store.value("oldest_pending")
-            next_run_at = self._store.instants().due_at
-            orphans = self._store.value("orphans")
-            waiting = self._store.ask("ready_lanes", queues=None, kinds=json.dumps(KINDS))
-            stranded = self._store.ask("stranded", limit=health.MOST_NAMES + 1)
-            stored: dict[str, str] = dict(self._store.ask("config"))
-            now = self._clock()
-            ahead = self._store.ask("ahead", ahead=now + SLACK, late=now + duties.LONGEST_PERIOD + SLACK)
+            (database_id, schema, sealed), *_ = self.store.ask("meta")
+            oldest = self.store.value("oldest_pending")
+            next_run_at = self.store.value("next_due")
+            orphans = self.store.value("orphans")
+            waiting = self.store.ask("ready_lanes", queues=None, kinds=json.dumps(KINDS))
+            stranded = self.store.ask("stranded", limit=health.MOST_NAMES + 1)
+            stored: dict[str, str] = dict(self.store.ask("config"))
+            now = self.clock()
+            ahead = self.store.ask("ahead", ahead=now + SLACK, late=now + duties.PERIOD + SLACK)
         totals: dict[str, int] = {state: sum(per.get(state, 0) for per in counts.values()) for state in STATES}
         living = [pool for pool in pools if is_alive(pool)]
         findings = health.examine(
@@ -251,7 +195,7 @@ class Views:
         if sealed:
             findings = [sealing.finding(sealed)]  # the rest is no longer this queue's concern
         return Status(
-            database=self._store.dialect.url,
+            database=self.store.dialect.url,
             database_id=database_id,
             schema=schema,
             durability=stored.get("durability", "full"),
@@ -269,37 +213,18 @@ class Views:
 
     def disk(self) -> list[Finding]:
         """What is wrong with the room on the disks of this host; a broken one stores nothing."""
-        return health.disk(getattr(self._store.dialect, "path", ""), self._store.dialect.side)
+        return health.disk(getattr(self.store.dialect, "path", ""), self.store.dialect.side)
 
     @repeated
     def queues(self) -> list[QueueView]:
-        with self._store.snapshot():
+        with self.store.snapshot():
             return self._queues(self._counts())
 
     @repeated
     def counts(self) -> Counts:
-        """How many jobs of each queue are in each state."""
-        with self._store.snapshot():
+        """How many jobs of each queue are in each state. Every row is looked at."""
+        with self.store.snapshot():
             return self._counts()
-
-    def oldest(self) -> dict[str, tuple[int | None, int | None]]:
-        """Of each queue since when the oldest job waits that could run, and since when the oldest run lasts."""
-        waiting: dict[str, int | None] = dict(self._store.ask("oldest_ready"))
-        running: dict[str, int | None] = dict(self._store.ask("oldest_runs"))
-        return {name: (waiting.get(name), running.get(name)) for name in waiting.keys() | running.keys()}
-
-    def samples(self, since: int) -> list[Sample]:
-        """How each queue stood minute by minute, from the minute ``since`` on."""
-        return tallies.samples(self._store, since)
-
-    def ever_ended(self) -> tuple[Counts, Counts]:
-        """(How many jobs of each queue are in each state, how many of each state were removed), ever."""
-        with self._store.snapshot():
-            return self._counts(), tallies.ended(self._store)
-
-    def latest_runs(self, since: int, most: int = 20_000) -> list[RunView]:
-        """What ran since that instant, among the newest jobs: whatever there is to see without an index."""
-        return [tallies.run_of(row) for row in self._store.ask("latest_runs", since=since, most=most)]
 
     def counted_queues(self, counts: Counts) -> list[QueueView]:
         """The queues as they are now, with what was counted before."""
@@ -307,20 +232,23 @@ class Views:
 
     def moment(self) -> Any:
         """As long as it is the same, nobody else has written anything. It need not differ when it could."""
-        return self._store.value("moment")
+        return self.store.value("moment")
 
     def pool_views(self) -> list[PoolView]:
-        now = self._clock()
+        now = self.clock()
         workers: dict[int, list[WorkerState]] = {}
-        for pool, name, kind, state, pid, ticks, started_at, *rest in self._store.ask("worker_rows"):
+        for pool, name, kind, state, pid, ticks, started_at, *rest in self.store.ask("worker_rows"):
             workers.setdefault(pool, []).append(WorkerState(name, kind, state, pid, ticks, started_at, *rest))
-        return [_pool(row, workers.get(row[0], []), now) for row in self._store.ask("pool_rows")]
+        return [_pool(row, workers.get(row[0], []), now) for row in self.store.ask("pool_rows")]
 
     def _counts(self) -> Counts:
-        return tallies.counts(self._store)
+        counts: Counts = {}
+        for queue, state, count in self.store.ask("counts"):
+            counts.setdefault(queue, {})[state] = count
+        return counts
 
     def _queues(self, counts: Counts) -> list[QueueView]:
-        now = self._clock()
+        now = self.clock()
         return [
             QueueView(
                 name=name,
@@ -331,20 +259,8 @@ class Views:
                 max_depth=max_depth,
                 counts=counts.get(name, {}),
             )
-            for name, paused_at, resume_at, serial, concurrency, max_depth in self._store.ask("queues")
+            for name, paused_at, resume_at, serial, concurrency, max_depth in self.store.ask("queues")
         ]
-
-
-def id_of(store: Store, ref: Ref) -> int:
-    """The id behind an id or a key."""
-    text = str(ref)
-    if text.isdecimal():
-        return int(text) if len(text) < 19 else -1
-    check.check_refs([text])
-    id = store.value("id_of_key", key=text)
-    if id is None:
-        raise NotFound(f"no job with the key {text!r}; `covey list` shows what there is")
-    return int(id)
 
 
 def _conditions(wanted: Filter) -> tuple[list[str], dict[str, Any]]:
@@ -368,6 +284,65 @@ def _conditions(wanted: Filter) -> tuple[list[str], dict[str, Any]]:
         where.append("where_ids")
         params["ids"] = json.dumps(wanted.ids)
     return where, params
+
+
+def _job(row: tuple[Any, ...]) -> JobView:
+    (id, key, queue, task, args, state, phase, priority, attempts, max_attempts, run_at, created_at, updated_at) = row[
+        :13
+    ]
+    (started_at, finished_at, timeout_s, cwd, pool, worker, pool_name, beat_at, lease_s, exit_code, error) = row[13:24]
+    (result, parent_id, root_id, total, unfinished, failed, batch, labels, interruptions, info, kind, fence) = row[
+        24:36
+    ]
+    busy_worker, busy_since, depth, child_no, children_info, pool_host = row[36:42]
+    ran_by, ran_in, ran_on = parts(worker)
+    held = pool is not None
+    arguments = None if args is None else decode(args)
+    command = command_line(arguments) if task == SHELL and arguments else None
+    return JobView(
+        id=id,
+        key=key,
+        queue=queue,
+        task=task,
+        command=command,
+        args=arguments,
+        state=state,
+        phase=phase,
+        priority=priority,
+        attempts=attempts,
+        max_attempts=max_attempts,
+        max_retries=max_attempts,
+        run_at=rfc3339(run_at),
+        created_at=rfc3339(created_at),
+        updated_at=rfc3339(updated_at),
+        started_at=rfc3339(busy_since if busy_since is not None else started_at),
+        finished_at=rfc3339(finished_at),
+        timeout=timeout_s,
+        cwd=cwd,
+        pool=pool,
+        worker=busy_worker if state == "processing" else ran_by,  # who ran it before does not run it now
+        locked_by=pool_name if held else None,
+        locked_until=rfc3339(beat_at + int(lease_s * 1e6)) if held and beat_at is not None else None,
+        retry_at=rfc3339(run_at) if state == "failed" else None,
+        exit_code=exit_code,
+        error=error,
+        result=None if result is None else decode(result),
+        parent_id=parent_id,
+        root_id=root_id,
+        children=ChildCounts(
+            total, unfinished, failed, total - unfinished, (total - unfinished) / total if total else None
+        ),
+        batch=batch,
+        labels=None if labels is None else decode(labels),
+        interruptions=interruptions,
+        info=with_children(*(None if text is None else decode(text) for text in (info, children_info))),
+        kind=kind,
+        fence=fence,
+        depth=depth,
+        child_no=child_no,
+        pool_name=pool_name if held else ran_in,
+        host=pool_host if held else ran_on,
+    )
 
 
 def _attempt(row: tuple[Any, ...]) -> Attempt:

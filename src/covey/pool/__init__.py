@@ -1,19 +1,25 @@
 """The process that claims for its workers, beats, reports and enforces time-outs. It never runs user code.
 
-main            from options to a running pool, and its end
-pool            the main loop: what workers send, signals, the end
-turn_loop       the store thread: takes turns with the queue
-capacity        what a pool holds, and how many more jobs of each kind it has room for (pure)
-dispatcher      claims go to workers
-worker_process  one worker: its sockets, its slot, the jobs that it has
-results         what became of jobs, as reports for the next turn: done, stopped, lost
-watchdog        time-outs, cancels, workers that stall or grow too large
-workers         all of them: wanted, starting, ready, shown to people
-worker_types    a queue with workers of its own; how many
-restart_policy  how soon another one is started in the place of one that has died (also of containers)
-zygote_client   where workers come from: a zygote, another one when it is lost
-zygote_process  one zygote: started, asked, ended; its import of the app
-reaper          other pools that are dead: their processes are ended, their jobs handed back
-ending          how a pool ends: what signals mean, until when its jobs may run on (pure)
-live_output     what jobs write while they run, where the queue has no place for it on this host
+asking          what running tasks ask of the queue
+capacity        how many jobs a pool holds ahead
+care            what a pool looks at now and then
+dispatcher      which worker gets which job, and how many more the pool could hold
+landing         claims that have arrived and are handed out while the store is already busy with the
+live            a directory for live output of our own, where the queue has none on this host
+live_output     what jobs write here, as they write it, for a queue that cannot see our files
+main            from options to a running pool
+memory_kills    whether a process that was killed was killed for lack of memory
+pool            the pool
+reaper          watches the other pools of the queue
+roster          the workers as people see them
+scout           a zygote goes ahead
+silence         whether a zygote is frozen
+turn_loop       the pool's store thread
+verdict         what a run amounts to
+watchdog        looks after running jobs
+worker_process  One worker as its pool sees it
+worker_types    worker types
+workers         the workers of a pool
+zygote_client   where a pool's workers come from
+zygote_process  the pool's end of the zygote
 """

@@ -1,8 +1,4 @@
-"""Live output of jobs where the queue has no place for it on this host: behind a server, in memory.
-
-A pool then has a directory of its own for what its jobs write while they run. If the queue is elsewhere, what is new in
-it is sent there once a second.
-"""
+"""What jobs write here, as they write it, for a queue that cannot see our files: once a second what is new is sent."""
 
 from __future__ import annotations
 
@@ -10,13 +6,10 @@ import codecs
 import contextlib
 import os
 import re
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable
 
 from ..core.ports import Source
-from ..env import alive, boot
 from ..errors import CoveyError
 from ..worker.output import open_plain
 
@@ -24,49 +17,6 @@ PERIOD_S = 1.0
 MOST = 256 << 10  # bytes of one stream at a time: what is left out here is in the history later
 MOST_INFO = 128 << 10  # more than a task may say of itself
 OF_A_RUN = re.compile(r"(\d+)\.(\d+)\.(out|err|info)")
-
-
-# ── the directory ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _mark() -> str:
-    """Where the pid in a name means something: a container may share the directory, but not the pids."""
-    return f"covey-live-{boot().replace(':', '.')}-"
-
-
-def create_directory(ticks: int) -> str:
-    """Named after its pool, so that whoever comes later knows whether it is still used."""
-    path = os.path.join(tempfile.gettempdir(), f"{_mark()}{os.getpid()}-{ticks}")
-    os.mkdir(path, 0o700)
-    return path
-
-
-def remove_directory(path: str) -> None:
-    if path:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def stale_directories() -> list[str]:
-    """Those of this user's pools that are gone."""
-    name = re.compile(re.escape(_mark()) + r"(\d+)-(\d+)")
-    found: list[str] = []
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(tempfile.gettempdir()):
-            match = name.fullmatch(entry.name)
-            if match and not alive(int(match[1]), int(match[2])) and entry.is_dir(follow_symlinks=False):
-                with contextlib.suppress(OSError):
-                    if entry.stat(follow_symlinks=False).st_uid == os.getuid():
-                        found.append(entry.path)
-    return found
-
-
-def sweep_directories() -> None:
-    """Those of pools that are gone are gone too."""
-    for path in stale_directories():
-        remove_directory(path)
-
-
-# ── what is new in it ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Tail:

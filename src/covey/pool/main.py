@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import sys
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -20,15 +22,16 @@ from ..env import boot, failpoint, hostname, start_ticks
 from ..errors import CoveyError, Refused
 from ..log import Log, LogFile
 from ..system import cgroup, process_tree
-from ..system.process import Parent, signal_pipe
-from ..system.resources import automatic, most_workers, raise_file_limit, within
-from ..system.time_zones import version as release
+from ..system.resources import automatic, most_workers, within
 from ..worker import messages
-from ..worker.messages import WorkerConfig
-from .live_output import OutputSender, create_directory, remove_directory, sweep_directories
+from ..worker.setting import WorkerConfig
+from . import live
+from .care import Parent
+from .live_output import OutputSender
 from .reaper import Reaper
+from .scout import NoZygote, Scout, environment, first, raise_file_limit
 from .worker_types import Type, Types, plain, shrunk, typed
-from .zygote_process import EarlyZygote, NoZygote, ZygoteProcess, first_zygote, zygote_environment
+from .zygote_process import ZygoteProcess
 
 if TYPE_CHECKING:
     from .turn_loop import TurnLoop
@@ -61,20 +64,20 @@ class PoolOptions(Struct, frozen=True, kw_only=True):
         return plain(self.count or automatic(), self.queues, self.tree)
 
 
-def run(source: Source, options: PoolOptions, early: EarlyZygote | None = None) -> int:
+def run(source: Source, options: PoolOptions, scout: Scout | None = None) -> int:
     """Runs a pool until it is told to stop, and leaves nothing behind. Its exit code.
 
-    ``early``: has imported the app already.
+    ``scout``: has imported the app already.
     """
     parent = None if options.parent_pid is None else Parent(options.parent_pid)
     name = options.name or f"pool-{os.getpid()}"
     log = Log(name, quiet=options.quiet, file=log_file(options.logs, name))
-    files = early.files if early else raise_file_limit()
+    files = scout.files if scout else raise_file_limit()
     sys.setswitchinterval(0.001)  # two threads hand work to each other all the time
-    with contextlib.nullcontext(early.signals) if early else signal_pipe() as signals:
+    with contextlib.nullcontext(scout.signals) if scout else signal_pipe() as signals:
         process_tree.become_subreaper()
         failpoint("pool.before_register")
-        starter = Starter(source, options, log, files, parent, early)
+        starter = Starter(source, options, log, files, parent, scout)
         starter.clean_up()
         if _signalled(signals):
             return 0
@@ -101,9 +104,9 @@ class Starter:
         log: Log,
         files: int,
         parent: Parent | None,
-        early: EarlyZygote | None = None,
+        scout: Scout | None = None,
     ) -> None:
-        self._files, self._parent, self._early = files, parent, early
+        self._files, self._parent, self._scout = files, parent, scout
         self._source, self._options, self._log = source, options, log
         self._types = self._fitting(options.types())
         self._registered: Registered | None = None
@@ -117,7 +120,7 @@ class Starter:
         self._ticks = start_ticks(os.getpid()) or 0
         self._cgroup: str | None = None
         # Nobody writes: its end tells every worker that ours has come.
-        self._lifeline = early.lifeline if early else os.pipe()
+        self._lifeline = scout.lifeline if scout else os.pipe2(os.O_CLOEXEC)
 
     @property
     def pool(self) -> int:
@@ -126,11 +129,11 @@ class Starter:
 
     def clean_up(self) -> None:
         """What dead pools of this host left behind is gone before we claim anything."""
-        sweep_directories()
+        live.sweep()
         Reaper(self._source, self._source.database_id, self._log).look(me=None, force=True)
 
     def register(self) -> None:
-        options, told = self._options, self._early.told if self._early else None
+        options = self._options
         self._cgroup = self._cgroup or cgroup.create(cgroup.name(self._source.database_id, os.getpid(), self._ticks))
         info = PoolInfo(
             name=self._name,
@@ -148,14 +151,11 @@ class Starter:
             app=options.app,
             log=self._log.path,
             cgroup=self._cgroup,
-            zones=release(),
-            project=(told.project or options.app) if told else None,
-            schedules=told.schedules if told else None,
         )
         self._registered = self._source.register(info)
         given = self._registered.live
         if not (given and os.access(given, os.W_OK)):
-            self._own_live = self._own_live or create_directory(self._ticks)
+            self._own_live = self._own_live or live.create(self._ticks)
         self._live = self._own_live or given
         failpoint("pool.after_register")
 
@@ -216,13 +216,13 @@ class Starter:
 
     def _first_zygote(self, signals: int) -> tuple[ZygoteProcess, WorkerCounts] | None:
         """A zygote with the app in it, and the workers that this takes; None if we were told to stop meanwhile."""
-        zygote = self._early.take() if self._early else None
-        if self._early and zygote:
-            told = self._early.told
+        zygote = self._scout.take() if self._scout else None
+        if self._scout and zygote:
+            told = self._scout.told
             zygote.adopt(self._worker_config(), self._options.url, self._says())
-            os.write(2 if (says := self._says()) is None else says, os.pread(self._early.said, 1 << 20, 0))
+            os.write(2 if (says := self._says()) is None else says, os.pread(self._scout.said, 1 << 20, 0))
         else:
-            found = first_zygote(self._start_zygote, signals, self._options.app)
+            found = first(self._start_zygote, signals, self._options.app)
             if found is None:
                 return None
             zygote, told = found
@@ -245,7 +245,7 @@ class Starter:
 
     def _fitting(self, types: Types) -> Types:
         """The types, with fewer workers where the system would not give us descriptors for all; Refused for not one."""
-        told = self._early.told if self._early else messages.Preloaded({"": "sync", " ": "async"})
+        told = self._scout.told if self._scout else messages.Preloaded({"": "sync", " ": "async"})
 
         def workers(counts: dict[str, int]) -> int:
             return sum(sum(self._kinds(count, told).values()) for count in counts.values())
@@ -272,10 +272,7 @@ class Starter:
 
     def _start_zygote(self) -> ZygoteProcess:
         return ZygoteProcess(
-            self._worker_config(),
-            preload=self._preload,
-            environ=zygote_environment(self._options.url),
-            says=self._says(),
+            self._worker_config(), preload=self._preload, environ=environment(self._options.url), says=self._says()
         )
 
     def _worker_config(self) -> WorkerConfig:
@@ -289,6 +286,7 @@ class Starter:
             self._lifeline[0],
             self._files,
             self._cgroup,
+            registered.config,
             self._label,
         )
 
@@ -323,7 +321,7 @@ class Starter:
     def close(self) -> None:
         if self._output_sender:
             self._output_sender.close()
-        remove_directory(self._own_live)
+        live.remove(self._own_live)
         for end in self._lifeline:
             os.close(end)
         if self._log.file:
@@ -348,6 +346,24 @@ def log_file(directory: str | None, name: str) -> LogFile | None:
         return LogFile(os.path.join(directory, f"{name.replace('/', '-')}.log"))
     except OSError:
         return None  # a read-only place: standard error is enough to work
+
+
+@contextlib.contextmanager
+def signal_pipe() -> Iterator[int]:
+    """INT and TERM arrive as bytes on a descriptor; no Python runs in a handler."""
+    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    before = {
+        number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    previous = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    try:
+        yield read
+    finally:
+        signal.set_wakeup_fd(previous)
+        for number, action in before.items():
+            signal.signal(number, action)
+        os.close(read)
+        os.close(write)
 
 
 def _signalled(signals: int) -> bool:

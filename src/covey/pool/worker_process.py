@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from ..core.model import Claim, Kind
 from ..core.turn import WorkerState
-from ..system.calls import Handle, calls, pool_calls
-from ..system.process import memory, start_ticks
+from ..env import start_ticks
 from ..worker import messages
 from ..worker import slot as slots
 from ..worker.slot import Slot
@@ -34,7 +33,7 @@ class Assignment(Struct):
 
 def small_jobs() -> int:
     """How many fit into a worker's socket: the system may grant less room than we ask for."""
-    end, other = pool_calls.framed_pair()
+    end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with end, other:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
         return end.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // SMALL
@@ -49,7 +48,7 @@ class WorkerProcess:
         self.served = False  # it was ready once
         self.pid: int | None = None
         self.ticks = 0
-        self.handle: Handle | None = None
+        self.handle: int | None = None
         self.assignments: dict[int, Assignment] = {}
         self.buffer = bytearray()
         self.done = self.failed = 0
@@ -62,7 +61,7 @@ class WorkerProcess:
         self.doomed = False  # we are killing it
         self.heard_at = 0.0  # its last sign of life, or when it was given something after that
         self.idle_until = 0.0  # it took nothing of what it was given: others are preferred until then
-        self.jobs, self.far = pool_calls.framed_pair()
+        self.jobs, self.far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.jobs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
         self.jobs.setblocking(False)
         self.reports, self._far_reports = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -83,9 +82,9 @@ class WorkerProcess:
         self.pid, self.ticks = pid, ticks
         self.began = time.monotonic()  # before, its zygote may have had to import the app
         with contextlib.suppress(ProcessLookupError):
-            self.handle = calls.handle(pid)
+            self.handle = os.pidfd_open(pid)
             if start_ticks(pid) != ticks:  # gone already, and the pid may be another's by now
-                self.handle.close()
+                os.close(self.handle)
                 self.handle = None
 
     @property
@@ -161,7 +160,7 @@ class WorkerProcess:
     def signal(self, number: int) -> None:
         if self.handle is not None:
             with contextlib.suppress(ProcessLookupError):
-                self.handle.send(number)
+                signal.pidfd_send_signal(self.handle, number)
 
     def hang_up(self) -> None:
         """The worker exits once it has finished what it runs."""
@@ -172,11 +171,15 @@ class WorkerProcess:
             end.close()
         self.slot.close()
         if self.handle is not None:
-            self.handle.close()
+            os.close(self.handle)
             self.handle = None
 
     def memory(self) -> int | None:
-        return None if self.pid is None else memory(self.pid)
+        try:
+            with open(f"/proc/{self.pid}/statm") as statm:
+                return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, ValueError, IndexError):
+            return None
 
     def view(self, now_ns: int, wall: int, *, memory: bool) -> WorkerState:
         """As people see it. What has just begun is not worth a line yet."""

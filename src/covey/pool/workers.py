@@ -17,7 +17,6 @@ from ..env import start_ticks
 from ..log import Log
 from ..system import process_tree
 from ..worker import messages
-from .restart_policy import RestartPolicy, StartUp
 from .worker_process import WorkerProcess
 from .worker_types import Type
 
@@ -25,8 +24,7 @@ REPORT_IN_S = 10.0
 SHORT_LIFE_S = 1.0
 WITHOUT_S = 1.0  # until one is tried again for whom there were no descriptors
 BACKOFF_S = (0.1, 5.0)
-SOON_S = 0.5  # within so much of a change the workers are shown to people
-BEAT_S = 5.0
+GIVE_UP = 8  # lives in a row too short to do a single job: the kind cannot start
 MOST_FALLEN = 16  # workers that could not start and are still shown, per type and kind
 
 Note = Callable[[str, str | None, str | None], None]  # what happened, to which worker, more of it
@@ -44,7 +42,7 @@ class Vacancy(Struct, frozen=True):
 
 
 class Workers:
-    """By name; who is wanted, who is coming, who is there."""
+    """Members by name; who is wanted, who is coming, who is there."""
 
     def __init__(
         self, log: Log, note: Note, *, limit: int, concurrency: int, max_jobs: int | None = None, label: str = ""
@@ -55,14 +53,17 @@ class Workers:
         self.groups: dict[WorkerGroup, list[WorkerProcess]] = {}
         self.by_name: dict[str, WorkerProcess] = {}
         self.given_up: dict[str, str] = {}  # what people call it → why it cannot start
-        self._start_up = StartUp(log)
-        self._restarts = RestartPolicy(short_life_s=SHORT_LIFE_S, backoff_s=BACKOFF_S)
+        self.nobody = False  # not one of those that the pool starts with could
         self._wanted: deque[Vacancy] = deque()
         self._types: dict[str, Type] = {}
         self._closed: set[WorkerGroup] = set()  # given up
+        self._short_lives: dict[WorkerGroup, int] = {}
         self._serial: dict[str, int] = {}
         self._by_pid: dict[int, WorkerProcess] = {}
         self._fallen: dict[WorkerGroup, deque[WorkerState]] = {}
+        self._asked = self._outstanding = 0  # of those that the pool starts with: in all, not yet there nor failed
+        self._failures: list[str] = []
+        self._began = time.monotonic()
 
     # ── who is wanted ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -72,16 +73,12 @@ class Workers:
             self._types[type.name] = type
             for kind, count in kinds.items():
                 self.groups[type.name, kind] = []
-                self._start_up.ask(count)
+                self._asked += count
                 self._wanted.extend([Vacancy(0.0, type, kind, first=True)] * count)
+        self._outstanding = self._asked
 
     def want_again(self, worker: WorkerProcess, *, after_s: float = 0.0, first: bool = False) -> None:
         self._wanted.append(Vacancy(time.monotonic() + after_s, self._types[worker.type], worker.kind, first))
-
-    @property
-    def nobody(self) -> bool:
-        """Not one of those that the pool starts with could start, or none can any more."""
-        return self._start_up.nobody or bool(self.given_up and not self.by_name and not self.coming())
 
     def coming(self) -> bool:
         return bool(self._wanted) or self._starting() > 0
@@ -156,7 +153,9 @@ class Workers:
         if fallen := self._fallen.get((worker.type, worker.kind)):
             fallen.popleft()  # somebody stands in its place
         if worker.first:
-            self._start_up.succeeded(worker.name, self._ready())
+            self._outstanding -= 1
+            self._log.worker_started(worker.name, self._ready(), self._asked)
+            self._announce()
 
     def of(self, type: str, kind: Kind) -> list[WorkerProcess]:
         return [worker for worker in self.groups.get((type, kind), ()) if worker.ready]
@@ -179,26 +178,29 @@ class Workers:
 
     # ── who is gone ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def replace(self, worker: WorkerProcess, how: str) -> None:
+    def bury(self, worker: WorkerProcess, how: str) -> None:
         """The worker is no more; another one is wanted in its place, the later the more often they die young."""
+        lane: WorkerGroup = (worker.type, worker.kind)
         if worker.orphan and not worker.served:  # its zygote's fault
             self.forget(worker)
             self.want_again(worker, first=worker.first)
             return
-        if not worker.served:
+        fallen = not worker.served
+        if fallen:
             self._fall(worker, how)
         elif worker.retiring:
             self._note("recycled", worker.name, f"{worker.retiring}; {worker.done} jobs")
         else:
             self._note("killed" if worker.doomed else "failed", worker.name, worker.error or how)
         self.forget(worker)
-        group: WorkerGroup = (worker.type, worker.kind)
-        lived_s = time.monotonic() - worker.began
-        after_s = self._restarts.replace_after(group, lived_s, was_ready=worker.served, did_jobs=worker.done > 0)
-        if after_s is None:
-            self._give_up(group, worker.error or how)
+        # A start may take long to fail; it is a short life all the same.
+        young = fallen or (time.monotonic() - worker.began < SHORT_LIFE_S and not worker.done)
+        lives = self._short_lives[lane] = self._short_lives.get(lane, 0) + 1 if young else 0
+        if fallen and lives >= GIVE_UP:
+            self._give_up(lane, worker.error or how)
         else:
-            self.want_again(worker, after_s=after_s)
+            delay_s = 0.0 if lives < 2 else min(BACKOFF_S[0] * 2 ** (lives - 2), BACKOFF_S[1])
+            self.want_again(worker, after_s=delay_s)
 
     def forget(self, worker: WorkerProcess) -> None:
         """Nothing of it is left here."""
@@ -217,15 +219,24 @@ class Workers:
         fallen = self._fallen.setdefault((worker.type, worker.kind), deque(maxlen=MOST_FALLEN))
         fallen.append(worker.view(time.monotonic_ns(), time.time_ns() // 1000, memory=False))
         if worker.first:
-            self._start_up.failed(worker.name, worker.error, self._ready())
+            self._outstanding -= 1
+            self._failures.append(f"{worker.name} ({worker.error})")
+            self._announce()
 
-    def _give_up(self, group: WorkerGroup, why: str) -> None:
-        if group not in self._closed:
-            self._closed.add(group)
-            title = self._types[group[0]].title(group[1])
+    def _give_up(self, lane: WorkerGroup, why: str) -> None:
+        if lane not in self._closed:
+            self._closed.add(lane)
+            title = self._types[lane[0]].title(lane[1])
             self.given_up[title] = why
             self._note("given_up", None, f"{title}: {why}")
             self._log.given_up(title, why)
+
+    def _announce(self) -> None:
+        """How the start-up went has been said, once; without anybody there is nothing to go on for."""
+        if self._outstanding == 0:
+            self._outstanding = -1
+            self.nobody = not self._ready()
+            self._log.all_started(self._ready(), self._asked, time.monotonic() - self._began, self._failures)
 
     def orphan_all(self) -> None:
         """The zygote is gone: its workers finish what they run, then they are replaced."""
@@ -243,52 +254,3 @@ class Workers:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.0005)
-
-
-class Roster:
-    """The workers as people see them: on their way to the store with every beat, and within half a second of a change.
-
-    A pool that works has something to write anyway: then they travel with it, at most twice a second. One that is idle
-    has nothing to show.
-    """
-
-    def __init__(self, workers: Workers, show: Callable[..., None]) -> None:
-        self._workers, self._show = workers, show
-        self._soon_at = 0.0
-        self._beat_at = 0.0
-        self._due = False  # something happened since it was last shown
-        self._key: object = None
-        self._coming = False
-
-    def wake_at(self, now: float) -> float:
-        """When there may be something to show."""
-        return self._soon_at if self._due else max(self._beat_at, now + 0.05)
-
-    def tell(self, now: float, *, wakes: bool = True) -> None:
-        """What is new to see is on its way to the store."""
-        if (roster := self.news(now)) is not None:
-            self._show(roster, dict(self._workers.given_up), wakes=wakes)
-
-    def tell_with_reports(self) -> None:
-        """The same for one who is about to send reports: what they change should not cost a turn of its own."""
-        if (now := time.monotonic()) >= self._soon_at:
-            self.tell(now, wakes=False)
-
-    def news(self, now: float) -> list[WorkerState] | None:
-        """Everybody's state, if it is time or if it has changed."""
-        coming = self._workers.coming()
-        beat = now >= self._beat_at or (self._coming and not coming)  # everybody is there: worth a look at once
-        self._coming = coming
-        self._due = not beat and now < self._soon_at
-        if self._due:
-            return None
-        now_ns, wall = time.monotonic_ns(), time.time_ns() // 1000
-        roster = self._workers.views(now_ns, wall, memory=True)
-        key = [(each.name, each.state, each.job_id, each.pid, each.done, each.failed) for each in roster]
-        self._soon_at = now + SOON_S
-        if not beat and key == self._key:
-            return None
-        self._key = key
-        if beat:
-            self._beat_at = now + BEAT_S
-        return roster

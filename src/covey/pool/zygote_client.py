@@ -13,15 +13,13 @@ from typing import Any, Protocol
 from ..core.model import Claim
 from ..log import Log
 from ..worker import messages
+from .silence import Silence
 from .turn_loop import TurnLoop
 from .worker_process import WorkerProcess
 from .workers import Workers
 from .zygote_process import ZygoteProcess
 
-AGAIN_S = 1.0
-LOOK_S = 1.0
-FROZEN = 5  # looks; one answer takes two seconds at the worst, if the zygote has to end what a worker left
-LOADING = 60  # while it imports the app
+BEAR_AGAIN_S = 1.0
 
 
 class Host(Protocol):
@@ -35,7 +33,7 @@ class Host(Protocol):
 
     def on_lost(self, worker: WorkerProcess, how: str) -> None: ...
 
-    def assign(self, claims: Iterable[Claim]) -> None: ...
+    def place(self, claims: Iterable[Claim]) -> None: ...
 
 
 class ZygoteClient:
@@ -51,18 +49,18 @@ class ZygoteClient:
         )
         self._process: ZygoteProcess | None = None
         self._start_at: float | None = None  # when somebody who has to wait may be started
-        self._another_at: float | None = None  # when to try again to have a zygote
+        self._bear_at: float | None = None  # when to try again to have a zygote
         self._silence = Silence()
         self._ended = False
 
     @property
     def at(self) -> float | None:
         """When to look again."""
-        return min((at for at in (self._start_at, self._another_at, self._silence.at) if at), default=None)
+        return min((at for at in (self._start_at, self._bear_at, self._silence.at) if at), default=None)
 
     def look(self, now: float) -> None:
-        if self._another_at and now >= self._another_at:
-            self.start_another()
+        if self._bear_at and now >= self._bear_at:
+            self.bear()
         elif self._start_at and now >= self._start_at:
             self.start()
         if self._silence.look(now) and self._process and not self._process.is_traced():
@@ -77,14 +75,14 @@ class ZygoteClient:
         if zygote.identity:
             self._turn_loop.tell(zygote=zygote.identity)
 
-    def start_another(self) -> None:
+    def bear(self) -> None:
         """A new zygote, and workers from it; if none can be had now, it is tried again."""
-        self._another_at = None
+        self._bear_at = None
         try:
             self.adopt(self._start_zygote())
         except OSError as error:
             self._log.no_zygote(error)
-            self._another_at = time.monotonic() + AGAIN_S
+            self._bear_at = time.monotonic() + BEAR_AGAIN_S
         self.start()
 
     def start(self) -> None:
@@ -98,7 +96,7 @@ class ZygoteClient:
 
     def end(self) -> None:
         """Nobody is born any more."""
-        self._ended, self._start_at, self._another_at = True, None, None
+        self._ended, self._start_at, self._bear_at = True, None, None
 
     def close(self) -> None:
         """The zygote and everybody whom it has borne are gone."""
@@ -118,29 +116,23 @@ class ZygoteClient:
             self._silence.heard(None)
             self._turn_loop.tell(zygote=(message.pid, message.ticks))
         elif isinstance(message, messages.Forked):
-            self._on_forked(message)
+            self._silence.heard(message.name)
+            worker = self._workers.born(message)
+            if worker and worker.handle is not None:
+                self._pool.watch(worker.handle, partial(self._on_gone, worker))
+            elif worker:  # gone already
+                self._silence.owes(worker.name, time.monotonic())
         elif isinstance(message, messages.NotForked):
             self._silence.heard(message.name)
             if unborn := self._workers.by_name.get(message.name):
                 self._pool.on_lost(unborn, message.error)
         else:
-            self._on_exited(message)
-
-    def _on_forked(self, told: messages.Forked) -> None:
-        self._silence.heard(told.name)
-        worker = self._workers.born(told)
-        if worker and worker.handle is not None:
-            self._pool.watch(worker.handle, partial(self._on_gone, worker))
-        elif worker:  # gone already
-            self._silence.owes(worker.name, time.monotonic())
-
-    def _on_exited(self, told: messages.Exited) -> None:
-        worker = self._workers.by_pid(told.pid)
-        self._silence.heard(worker.name if worker else None)
-        if worker:
-            if told.status == 0 and worker.state == "ready" and not worker.retiring:
-                worker.retiring = "it asked to be replaced"
-            self._pool.on_lost(worker, describe(told.status))
+            worker = self._workers.by_pid(message.pid)
+            self._silence.heard(worker.name if worker else None)
+            if worker:
+                if message.status == 0 and worker.state == "ready" and not worker.retiring:
+                    worker.retiring = "it asked to be replaced"
+                self._pool.on_lost(worker, describe(message.status))
 
     def _on_gone(self, worker: WorkerProcess, _: object) -> None:
         """It has ended; what that means is for its zygote to say, once it has ended what is left of it."""
@@ -163,10 +155,10 @@ class ZygoteClient:
                 continue
             self._pool.unwatch(worker.handle)  # we are its parent now
             self._pool.watch(worker.handle, partial(self._on_orphan_gone, worker))
-            self._pool.assign(worker.take_back())
+            self._pool.place(worker.take_back())
             worker.hang_up()
         if not self._ended:
-            self.start_another()
+            self.bear()
 
     def _on_orphan_gone(self, worker: WorkerProcess, _: object) -> None:
         self._pool.unwatch(worker.handle)
@@ -177,48 +169,6 @@ class ZygoteClient:
         # First: once the job is said to be lost, it may start elsewhere.
         self._workers.end_strangers(self._process.pids() if self._process else set())
         self._pool.on_lost(worker, describe(status))
-
-
-class Silence:
-    """Whether a zygote is frozen: it owes an answer and says nothing.
-
-    Nothing is asked for the asking's sake, so that an idle pool and its zygote sleep. Silence is counted in looks of
-    ours, a second apart, not in seconds: a pool that was itself suspended, with its whole machine or by hand, comes
-    back to one look, and not to a zygote that seems to have said nothing for hours.
-    """
-
-    def __init__(self) -> None:
-        self._owed: set[str] = set()  # workers of whose start or end it has to tell
-        self._looks = 0
-        self._loads = False
-        self.at: float | None = None  # when to look again
-
-    def begin(self, *, loads: bool) -> None:
-        """Another zygote, which owes nothing yet; perhaps it imports the app first."""
-        self._owed.clear()
-        self._looks, self._loads, self.at = 0, loads, None
-
-    def owes(self, worker: str, now: float) -> None:
-        self._owed.add(worker)
-        self.at = self.at or now + LOOK_S
-
-    def heard(self, worker: str | None) -> None:
-        """It said something, perhaps what it owed."""
-        self._looks, self._loads = 0, False
-        self._owed.discard(worker or "")
-        if not self._owed:
-            self.at = None
-
-    def look(self, now: float) -> bool:
-        """Whether it has been silent for too long. If nothing is done about it, it has as long again."""
-        if self.at is None or now < self.at:
-            return False
-        self.at = now + LOOK_S
-        self._looks += 1
-        if self._looks < (LOADING if self._loads else FROZEN):
-            return False
-        self._looks = 0
-        return True
 
 
 def describe(status: int) -> str:

@@ -1,9 +1,8 @@
-"""The pool's end of one zygote: it is started, imports the app, is asked for workers, and ends."""
+"""The pool's end of the zygote: asks for workers, hears of their births and deaths."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import select
@@ -13,23 +12,16 @@ import subprocess
 import sys
 import time
 from array import array
-from collections.abc import Callable
-from typing import Self
 
 from msgspec.structs import asdict
 
-from ..errors import CoveyError, InvalidInput
+from ..env import alive, start_ticks
 from ..system import process_tree
-from ..system.calls import pool_calls
-from ..system.process import alive, is_traced, start_ticks
-from ..system.resources import raise_file_limit
+from ..system.mark import BLANK
 from ..worker import messages
-from ..worker.messages import WorkerConfig
+from ..worker.setting import WorkerConfig
 
 CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)  # what code does to itself
-PRELOAD_S = 60.0
-TRIES = 3  # of a zygote that somebody kills
-SECRET = ("COVEY_TOKEN", "COVEY_TOKEN_FILE")  # ours to come in with, no business of the jobs
 FATE_S = 5.0  # until a guard has told of its zygote, or has ended with it: at once, but on a busy machine
 
 
@@ -39,8 +31,8 @@ class ZygoteProcess:
     def __init__(
         self, setting: WorkerConfig, *, preload: bool, environ: dict[str, str], says: int | None = None
     ) -> None:
-        self.control, theirs = pool_calls.framed_pair()
-        self._fate, telling = os.pipe()  # the signal that has killed the zygote; its parent is the guard
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._fate, telling = os.pipe2(os.O_CLOEXEC)  # the signal that has killed the zygote; its parent is the guard
         given = {"control": theirs.fileno(), "fate": telling, "preload": preload, **asdict(setting)}
         self._before = frozenset(process_tree.children(os.getpid()))  # of who was us before exec: no business of ours
         if says is None:  # what it and its workers say before and between jobs
@@ -53,7 +45,7 @@ class ZygoteProcess:
                 stderr=says,
                 pass_fds=[theirs.fileno(), telling, setting.lifeline],
                 start_new_session=True,
-                env=environ | {"COVEY_RUN": f"{setting.mark}:0:0" if setting.mark else process_tree.BLANK},
+                env=environ | {"COVEY_RUN": f"{setting.mark}:0:0" if setting.mark else BLANK},
             )
         except OSError:
             self._hang_up()
@@ -104,7 +96,9 @@ class ZygoteProcess:
 
     def is_traced(self) -> bool:
         """Whether a debugger has stopped the zygote, or may at any moment."""
-        return self.identity is not None and is_traced(self.identity[0])
+        with contextlib.suppress(OSError, StopIteration), open(f"/proc/{(self.identity or (0,))[0]}/status") as status:
+            return next(line for line in status if line.startswith("TracerPid:")).split()[1] != "0"
+        return False
 
     def close(self, timeout_s: float = 5.0) -> None:
         """The zygote and every descendant of it are gone."""
@@ -161,101 +155,6 @@ class ZygoteProcess:
         with contextlib.suppress(ChildProcessError):
             if self.identity:
                 os.waitpid(self.identity[0], os.WNOHANG)
-
-
-class NoZygote(CoveyError):
-    """Whatever is tried, it does not live long enough to say a word."""
-
-
-class EarlyZygote:
-    """A zygote goes ahead: the app is imported before the pool has a queue, because it may be the app that names it.
-
-    The pool itself runs no user code, so it asks. Nothing has been opened or registered by then; an app that cannot be
-    imported ends it in one line.
-    """
-
-    def __init__(self, app: str, db: str | None, signals: int) -> None:
-        """``db``: what COVEY_DB shall say to the app; None: as it is."""
-        self.app, self.signals = app, signals
-        process_tree.become_subreaper()
-        self.files = raise_file_limit()
-        self.lifeline = os.pipe()
-        self.said = pool_calls.nameless_file("covey-import")  # by the app, until there is a log
-        self._environ = zygote_environment(db)
-        self._process: ZygoteProcess | None = None
-        self.told = messages.Preloaded({})
-
-    def learn(self) -> bool:
-        """What the app has to tell is known; InvalidInput if it cannot be imported. False if we were told to stop."""
-        found = first_zygote(self._start_zygote, self.signals, self.app)
-        if found is not None:
-            self._process, self.told = found
-        return found is not None
-
-    def take(self) -> ZygoteProcess | None:
-        """The zygote, for whoever looks after it from now on; it has to be told whose it is."""
-        zygote, self._process = self._process, None
-        return zygote
-
-    def _start_zygote(self) -> ZygoteProcess:
-        setting = WorkerConfig(self.app, "", "", self.lifeline[0], self.files)
-        return ZygoteProcess(setting, preload=True, environ=self._environ, says=self.said)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if zygote := self.take():
-            zygote.end()
-
-
-def first_zygote(
-    start_zygote: Callable[[], ZygoteProcess], signals: int, app: str | None
-) -> tuple[ZygoteProcess, messages.Preloaded] | None:
-    """A zygote that has imported the app, and what it said; None if a signal came first."""
-    for _ in range(TRIES):
-        zygote = start_zygote()
-        importlib.import_module(".pool", __package__)  # while the zygote does its own imports
-        told = _hear(zygote, signals)
-        if isinstance(told, messages.Preloaded) and told.error is None:
-            return zygote, told
-        code = zygote.ended() if told == "ended" else 0
-        zygote.end()
-        if told == "signalled":
-            return None
-        if code is None:
-            continue  # somebody has killed it
-        if isinstance(told, messages.Preloaded):
-            why = told.error
-        elif told == "late":
-            why = f"the import took longer than {PRELOAD_S:g} s"
-        elif code < 0:
-            why = f"the import was killed by {signal.Signals(-code).name}"
-        else:
-            why = f"the import ended the process (exit code {code})"
-        if app is None:
-            raise NoZygote(f"the zygote cannot start: {why}")
-        raise InvalidInput(f"cannot import the app {app!r}: {why}")
-    raise NoZygote(f"the zygote was killed {TRIES} times before it could say a word")
-
-
-def _hear(zygote: ZygoteProcess, signals: int) -> messages.Preloaded | str:
-    """What the zygote has to say after its preload; else why it has said nothing."""
-    deadline = time.monotonic() + PRELOAD_S
-    while (left := deadline - time.monotonic()) > 0:
-        ready, _, _ = select.select([zygote.control.fileno(), signals], [], [], left)
-        if signals in ready:
-            return "signalled"
-        if ready:
-            told = zygote.hear()
-            return told if isinstance(told, messages.Preloaded) else "ended"
-    return "late"
-
-
-def zygote_environment(db: str | None) -> dict[str, str]:
-    """Of a zygote: ours without the secrets, and the queue."""
-    environ = {name: value for name, value in os.environ.items() if name not in SECRET}
-    return environ if db is None else environ | {"COVEY_DB": db}
 
 
 def _stderr() -> int:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -14,15 +15,10 @@ from msgspec.structs import replace
 from ..core import bodies, check, endpoints
 from ..core.endpoints import ENDPOINTS, MSGPACK, Endpoint
 from ..core.model import KINDS, Child, Enqueued, Kind, Spec
-from ..core.ports import Listener, QueuePlace
-from ..core.specs import check_spec
 from ..core.turn import Caller, LostPool, PoolInfo, Registered, Reply, Tie, Turn
 from ..core.view import (
     Attempt,
     Branch,
-    CachePruned,
-    CacheStatus,
-    CacheWhy,
     Change,
     Edit,
     Event,
@@ -35,10 +31,8 @@ from ..core.view import (
     Status,
     Why,
 )
-from ..errors import Refused, TooLarge, Unreachable
-from .messages import Unwritable, decode, encode, error_of, query_string, quoted
+from ..errors import CoveyError, InvalidInput, Refused, TooLarge, Unreachable
 from .polling import Poller
-from .schedules import RemoteSchedules
 from .transport import Answer, NotSent, Sockets, Transport
 
 ANSWER_S = 30.0  # how long a server may take over an ordinary request
@@ -51,7 +45,7 @@ FULL_S = 0.1  # a pool without a free place asks nobody for so long: mostly a pl
 Ref = str | int
 
 
-class Remote(RemoteSchedules):
+class Remote:
     """Everything that can be asked of one queue. Safe to share between threads; not across a fork."""
 
     is_served = True
@@ -82,10 +76,6 @@ class Remote(RemoteSchedules):
     @property
     def database_id(self) -> str:
         return self.server().database_id
-
-    @property
-    def place(self) -> QueuePlace:
-        return QueuePlace(self.url, "", served=True)
 
     def server(self) -> bodies.ServerInfo:
         """Whose server this is; Refused if it speaks another protocol."""
@@ -202,7 +192,7 @@ class Remote(RemoteSchedules):
     ) -> list[Enqueued]:
         """All of them are on disk, in order, or none is. An answer that was lost is asked for again, not doubled."""
         for spec in specs:
-            check_spec(spec)
+            check.check_spec(spec)
         if not specs:
             return []
         if len(specs) > bodies.MOST_JOBS:
@@ -247,9 +237,6 @@ class Remote(RemoteSchedules):
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-
-    def listen(self) -> Listener | None:
-        return None
 
     def output(self, ref: Ref, *, fence: int | None = None, out: int = 0, err: int = 0) -> LiveOutput:
         """What the running attempt has written beyond these places."""
@@ -313,18 +300,6 @@ class Remote(RemoteSchedules):
         rules = bodies.QueueRules(serial=serial, concurrency=concurrency, max_depth=max_depth)
         self._ask("set_queue", rules, queue=queue)
 
-    def cache_status(self) -> CacheStatus:
-        status: CacheStatus = self._ask("cache_status")
-        return status
-
-    def explain_cache(self, ref: Ref) -> CacheWhy:
-        why: CacheWhy = self._ask("explain_cache", ref=ref)
-        return why
-
-    def prune_cache(self, max_bytes: int | None = None) -> CachePruned:
-        pruned: CachePruned = self._ask("prune_cache", bodies.CachePrune(max_bytes=max_bytes))
-        return pruned
-
     def tree(self, ref: Ref, limit: int = 50, after: int | None = None) -> Branch:
         branch: Branch = self._ask("tree", query=bodies.TreeQuery(limit=limit, after=after), ref=ref)
         return branch
@@ -371,16 +346,16 @@ class Remote(RemoteSchedules):
     ) -> Any:
         endpoint = ENDPOINTS[verb]
         check.check_refs([places["ref"]] if "ref" in places else ())
-        target = endpoint.path.format(**{key: quoted(key, str(value)) for key, value in places.items()})
+        target = endpoint.path.format(**{key: _quoted(key, str(value)) for key, value in places.items()})
         if query is not None:
-            target += query_string(query)
+            target += _query_string(query)
         data = None if body is None else encode(body)
         if data is not None and len(data) > endpoint.limit:
             raise TooLarge(f"{len(data):,} bytes for the server, the limit is {endpoint.limit:,}; send it in parts")
         answer = self._send(endpoint, target, data, timeout_s)
         if answer.status == 200:
             return decode(endpoint, answer)
-        raise error_of(answer, self.url)
+        raise _error(answer, self.url)
 
     def _send(self, endpoint: Endpoint, target: str, data: bytes | None, timeout_s: float) -> Answer:
         """The answer. What does no harm twice is tried again for a while: servers are restarted now and then."""
@@ -395,3 +370,52 @@ class Remote(RemoteSchedules):
                     raise
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S[1])
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {}
+
+
+class Unwritable(InvalidInput):
+    """Nothing that can be sent: half a character, or a number of more than 64 bits."""
+
+
+def encode(body: msgspec.Struct) -> bytes:
+    try:
+        return _encoder.encode(body)
+    except UnicodeEncodeError as error:
+        near = error.object[max(0, error.start - 20) : error.start + 20]
+        raise Unwritable(f"cannot be sent to the server: {near!r} has a lone surrogate, which is not text") from None
+    except OverflowError as error:
+        raise Unwritable(f"cannot be sent to the server: {error}") from None
+
+
+def _quoted(what: str, text: str) -> str:
+    if not check.is_unicode(text):
+        raise Unwritable(f"{what} {text!r}: this is not text, and nothing here can be called that")
+    return quote(text, safe="")
+
+
+def decode(endpoint: Endpoint, answer: Answer) -> Any:
+    decoder = _decoders.get(endpoint.name)
+    if decoder is None:
+        decoder = _decoders[endpoint.name] = msgspec.msgpack.Decoder(endpoint.gives)
+    try:
+        if answer.kind != MSGPACK:
+            return msgspec.json.decode(answer.body, type=endpoint.gives)
+        return decoder.decode(answer.body)
+    except msgspec.DecodeError as error:
+        raise Refused(f"the server's answer to {endpoint.name} makes no sense here ({error}); upgrade both") from None
+
+
+def _query_string(query: msgspec.Struct) -> str:
+    fields = {name: value for name, value in msgspec.structs.asdict(query).items() if value is not None}
+    return "?" + urlencode(fields, doseq=True) if fields else ""
+
+
+def _error(answer: Answer, url: str) -> CoveyError:
+    decode = msgspec.msgpack.decode if answer.kind == MSGPACK else msgspec.json.decode
+    try:
+        return endpoints.error_of(decode(answer.body, type=bodies.Failed).error)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Refused(f"what answers at {url} is not a Covey server (HTTP {answer.status}); check the port")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import select
 import socket
 import threading
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from ..errors import InvalidInput, Unreachable
-from ..system.waiting import readable
 
 CONNECT_S = 5.0
 KEPT = 4  # idle connections: one waits, one takes turns, two for the rest
@@ -123,7 +123,9 @@ def _is_quiet(connection: http.client.HTTPConnection) -> bool:
     """Whether the other side has neither hung up nor spoken out of turn."""
     if connection.sock is None or connection.sock.fileno() < 0:
         return False
-    return not readable([connection.sock], 0)
+    look = select.poll()  # not select, which ends at descriptor 1,023
+    look.register(connection.sock, select.POLLIN)
+    return not look.poll(0)
 
 
 def _reason(error: BaseException) -> str:

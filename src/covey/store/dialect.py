@@ -1,21 +1,23 @@
-"""The first seam: what differs between databases. One `Store` stands on it; what only PostgreSQL does is not here."""
+"""The first seam: what differs between databases. One `Store` stands on it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from ..core.ports import Listener as Listener
-from ..errors import Undone
-from .time_limit import Limit
-
 Params = Mapping[str, Any]
-STILL_S = 30.0  # a client may compute for long between two statements; a pool never does (engine/pools.STILL_S)
+STILL_S = 30.0  # a client may compute for long between two statements; a pool never does (duties.STILL_S)
 
 
-class KeyTaken(Undone):
-    """A key was taken by somebody else between the look and the insert."""
+class Listener(Protocol):
+    """Hears the bell. Polling is the truth; this only saves the wait."""
+
+    def wait(self, timeout_s: float) -> bool: ...
+
+    def wake(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Dialect(Protocol):
@@ -23,7 +25,8 @@ class Dialect(Protocol):
     url: str  # what a person would pass as --db, without a password
     side: str  # a directory of the queue's own on this host: live output, logs; "" where it has none
     prefix: str  # before every table's name
-    limit: Limit | None  # for how long what is asked now may take
+    channel: str  # where listeners are woken, if the database does that
+    row_locks: bool  # whether writers run beside each other; else each is alone with the database
 
     def transaction(
         self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None, still_s: float = STILL_S
@@ -38,15 +41,45 @@ class Dialect(Protocol):
         """
         ...
 
+    def express(self, sql: str, params: Params, hint: tuple[str, Params]) -> int | None:
+        """A whole transaction in one message: a statement that answers an id (and takes a :token), and a hint."""
+        ...
+
+    def at_once(self, sql: str, params: Params, *, rings: Sequence[str] = ()) -> list[tuple[Any, ...]]:
+        """A whole unmarked transaction in one message: what this one statement answers. Then it rings for these."""
+        ...
+
     def snapshot(self) -> AbstractContextManager[None]:
         """Several reads that see one moment."""
         ...
 
-    def query(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
-        """The rows that the statement answers; of several (a migration), those of the last."""
+    def within(self, limit_s: float) -> AbstractContextManager[None]:
+        """What is asked in the block only reads, and raises TooLong when it has taken so many seconds in all."""
+        ...
+
+    def query(self, sql: str, params: Params) -> list[tuple[Any, ...]]: ...
+
+    def queries(self, *asked: tuple[str, Params]) -> list[list[tuple[Any, ...]]]:
+        """Several at once."""
+        ...
+
+    def also(self, sql: str, params: Params) -> None:
+        """Inside a transaction: a statement whose answer nobody wants; it may travel with the next one."""
         ...
 
     def execute_many(self, sql: str, rows: Iterable[Params | tuple[Any, ...]]) -> None: ...
+
+    def script(self, sql: str) -> None:
+        """Several statements inside the current transaction: migrations."""
+        ...
+
+    def tables(self) -> set[str]:
+        """What is there already."""
+        ...
+
+    def planned(self, statements: Mapping[str, str]) -> dict[str, str]:
+        """Shorter ways to ask some of these statements, by name; where there are none, none."""
+        ...
 
     def take_ids(self, table: str, count: int) -> Sequence[int]:
         """Numbers that nobody had before, rising."""
@@ -56,48 +89,28 @@ class Dialect(Protocol):
         """Microseconds since the epoch by the clock that all of its users share."""
         ...
 
-    def close(self) -> None: ...
+    def tidy(self) -> None:
+        """Housekeeping of the dialect's own, inside a transaction, every now and then."""
+        ...
 
-
-class Bell(Protocol):
-    """A hint that wakes whoever waits. Nothing depends on it."""
+    def set_durability(self, durability: str) -> None: ...
 
     def ring(self, who: str) -> None:
         """Wakes listeners of that kind ('pool', 'end'). Inside a transaction: once it is committed, never before."""
         ...
 
+    def after_commit(self, sql: str, params: Params) -> None:
+        """Inside a transaction: a hint to be sent once it is committed; nobody waits for it or depends on it."""
+        ...
+
     def listen(self, who: str) -> Listener: ...
 
+    def while_waiting(self, work: Callable[[], float | None]) -> bool:
+        """From now on ``work`` is done in the middle of anything, by the same thread, while a server works.
 
-class Upkeep(Protocol):
-    """How a database is looked after."""
-
-    stops_writers: bool  # whether writers wait while it is vacuumed
-    repair: str  # what to do about problems
-
-    def problems(self) -> list[str]:
-        """What is wrong with it, a line each; empty when all is well."""
+        Again and again until the answer is there: it says after how many seconds, None if it is done. It must ask
+        nothing of the database. False if there is no server that one could wait for.
+        """
         ...
 
-    def size(self) -> int:
-        """Bytes on the disk."""
-        ...
-
-    def vacuum(self) -> None: ...
-
-    def backup(self, target: str) -> Iterator[tuple[int, int]]:
-        """Copies one moment of it while it is in use; (pages left, pages in all). Refused where a server does that."""
-        ...
-
-    def set_durability(self, durability: str) -> None: ...
-
-    def tidy(self) -> None:
-        """What the database keeps for itself is not kept for ever. Inside a transaction, every now and then."""
-        ...
-
-
-class Database(Dialect, Bell, Protocol):
-    """A queue's database as it is opened."""
-
-    @property
-    def upkeep(self) -> Upkeep: ...
+    def close(self) -> None: ...

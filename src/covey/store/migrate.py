@@ -14,7 +14,6 @@ from importlib.resources import files
 from ..env import failpoint
 from ..errors import Busy, SchemaError, Undone
 from .dialect import Dialect
-from .statements import load, written_out
 
 WAIT_S = 1.0  # for a lock; twice that, for the queue's and for a table's, is the longest that others are held up
 PAUSES_S = (0.5, 1.0, 2.0, 4.0)
@@ -36,7 +35,7 @@ def newest(dialect: str) -> int:
 
 def current(db: Dialect) -> int:
     """The schema number in the database; 0 when it is empty. SchemaError when it is somebody else's."""
-    tables = {row[0] for row in db.query(load(db.name, db.prefix)["tables"], {"prefix": db.prefix})}
+    tables = db.tables()
     if "meta" in tables and "jobs" in tables:
         found = db.query(f"select schema from {db.prefix}meta", {})
         return int(found[0][0]) if found else 0
@@ -90,7 +89,7 @@ def _apply(db: Dialect, number: int, todo: dict[int, str], *, made: tuple[str, i
         numbers = list(todo) if found == 0 else [number]
         for each in numbers:
             failpoint("migrate.before_script")
-            db.query(written_out(todo[each].replace("{schema}", db.prefix.strip('".')), db.name, db.prefix), {})
+            db.script(todo[each])
             failpoint("migrate.after_script")
             if each == 1:
                 insert = (

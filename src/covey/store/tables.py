@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from .asking import Tuples
+from .ready import Tuples
 from .store import Store
 
 ROWS = 2000
@@ -35,20 +35,12 @@ TABLES = (
     Table("attempts", ("job_id", "fence"), heavy=("stdout", "stderr", "detail", "error")),
     Table("edges", ("job_id", "waits_for")),
     Table("callers", ("job_id",)),
-    Table("cache_records", ("key",), heavy=("parts", "result", "info", "stdout", "stderr", "outputs")),
-    Table("followers", ("job_id",)),
-    Table("schedules", ("id",), heavy=("spec", "job")),
-    Table("ticks", ("schedule_id", "tick")),
     Table("events", ("id",), heavy=("text",)),
-    Table("samples", ("minute", "queue")),
 )
 # What belongs to the place and not to the queue: its identity is set, nobody works (so no run has staged anything),
 # duties begin anew, and who sent a request there did so for that place.
-LEFT_OUT = frozenset(
-    {"meta", "pools", "workers", "duties", "receipts", "requests", "staged", "flights", "counted", "declarations"}
-)
-# Their ids are never given twice, also not in the new place.
-NUMBERED = ("jobs", "pools", "events", "tokens", "schedules")
+LEFT_OUT = frozenset({"meta", "pools", "workers", "duties", "receipts", "requests", "staged"})
+NUMBERED = ("jobs", "pools", "events", "tokens")  # their ids are never given twice, also not in the new place
 
 
 class Rows:

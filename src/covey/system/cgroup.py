@@ -10,14 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sys
 import time
 
-from .calls import way
-from .process import alive
+from ..env import alive
 
 PREFIX = "covey-"
-PERIOD_S = 1.0  # between two looks at who was killed for lack of memory
 DELEGATED = ("user.delegate", "trusted.delegate")  # how systemd marks a group that is its service's own
 
 
@@ -30,7 +27,7 @@ def create(name: str) -> str | None:
     """A new group inside ours; None where that is not ours to do. COVEY_CGROUP=off does without."""
     if os.environ.get("COVEY_CGROUP", "").lower() in ("off", "0", "no"):
         return None
-    home = _home() if way() == "linux" else None
+    home = _home()
     if home is None:
         return None
     path = os.path.join(home, name)
@@ -135,8 +132,6 @@ def _is_ours(home: str, mine: str) -> bool:
     """The top of a container's tree is; so is what its manager has marked, or what we may write without being root."""
     if mine == "/" or os.getuid() != 0:
         return True
-    if sys.platform != "linux":
-        return False
     for name in DELEGATED:
         with contextlib.suppress(OSError):
             if os.getxattr(home, name) == b"1":
@@ -156,19 +151,21 @@ def memory_events() -> str | None:
             mounts = [line.split() for line in file if " - cgroup" in line]
     except OSError:
         return None
-    counts_memory = [group for group in groups if group[:2] == ["0", ""] or "memory" in group[1].split(",")]
-    found = (_memory_file(controllers, mine, fields) for _, controllers, mine in counts_memory for fields in mounts)
-    return next((path for path in found if path and os.access(path, os.R_OK)), None)
-
-
-def _memory_file(controllers: str, mine: str, mount: list[str]) -> str | None:
-    """Where our group's count stands in this mount; None if the mount shows other things. A line of mountinfo."""
-    root, point, kind, options = mount[3], mount[4], *mount[mount.index("-") + 1 :: 2]
-    if kind != ("cgroup" if controllers else "cgroup2") or (controllers and "memory" not in options.split(",")):
-        return None
-    # A container may have been shown only its own part of the tree.
-    below = mine.removeprefix(root.rstrip("/")) if mine.startswith(root) else ""
-    return os.path.join(point, below.strip("/"), "memory.oom_control" if controllers else "memory.events")
+    for number, controllers, mine in groups:
+        version = "cgroup2" if number == "0" and not controllers else "cgroup"
+        if version == "cgroup" and "memory" not in controllers.split(","):
+            continue
+        name = "memory.events" if version == "cgroup2" else "memory.oom_control"
+        for fields in mounts:
+            root, point, kind, options = fields[3], fields[4], *fields[fields.index("-") + 1 :: 2]
+            if kind != version or (version == "cgroup" and "memory" not in options.split(",")):
+                continue
+            # A container may have been shown only its own part of the tree.
+            below = mine.removeprefix(root.rstrip("/")) if mine.startswith(root) else ""
+            path = os.path.join(point, below.strip("/"), name)
+            if os.access(path, os.R_OK):
+                return path
+    return None
 
 
 def killed_for_memory(path: str) -> int:
@@ -178,32 +175,3 @@ def killed_for_memory(path: str) -> int:
             return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
     except (OSError, ValueError):
         return 0
-
-
-class MemoryKills:
-    """Whether a process that was killed was killed for lack of memory: the kernel counts such kills per control group.
-
-    The count does not say who it was. So a kill is put down to a lack of memory only if the count has risen within the
-    last seconds, and each rise explains one kill.
-    """
-
-    def __init__(self, path: str | None) -> None:
-        self._path = path
-        self._before = self._latest = self._count()
-        self._looked_at = time.monotonic()
-
-    def look(self, now: float) -> None:
-        """Kills of long ago explain nothing any more. Two looks are kept: a kill may be counted before it is told."""
-        if self._path and now - self._looked_at >= PERIOD_S:
-            self._before, self._latest, self._looked_at = self._latest, self._count(), now
-
-    def explains(self) -> bool:
-        """Somebody was killed for lack of memory just now, and nothing else has been put down to it yet."""
-        if self._path is None or self._count() <= self._before:
-            return False
-        self._before += 1
-        self._latest = max(self._latest, self._before)
-        return True
-
-    def _count(self) -> int:
-        return killed_for_memory(self._path) if self._path else 0

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
+import select
 import signal
 import time
 from collections.abc import Callable, Container
 
-from .calls import pool_calls
-from .process import send as send_to
-from .process import start_ticks
+from ..env import start_ticks
+from .mark import MARK
 
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG = 1
 MOST_ZOMBIES = 100
-MARK = "COVEY_RUN"  # <database_id>:<pool>:<job>:<fence>
-BLANK = "-" * 64  # room for a mark, in the environment of a process that is started before its pool has a number
-
-_place: int | None = None  # where our own mark stands, in the memory that the kernel shows
 
 
 def become_subreaper() -> None:
     """Orphans among this process's descendants become its children: nothing escapes by forking twice."""
-    pool_calls.adopt_orphans()
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with_parent() -> None:
     """This process gets TERM when the thread that started it ends, also by kill -9."""
-    pool_calls.die_with_parent()
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def die_with(lifeline: int) -> None:
@@ -35,17 +34,34 @@ def die_with(lifeline: int) -> None:
 
     The second line behind the zygote: a function that holds the interpreter would not see its pool go.
     """
-    pool_calls.die_with(lifeline)
+    # Asynchronous notice belongs to an open file: through /proc this process gets one of its own on the same pipe.
+    own = os.open(f"/proc/self/fd/{lifeline}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(own, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
+    if select.select([own], [], [], 0)[0]:  # it was closed before we asked
+        os._exit(0)
 
 
 def is_empty() -> bool:
     """True when this process has no child left, not even a zombie. One system call."""
-    return not pool_calls.has_children()
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
 
 
 def children(pid: int) -> list[int]:
     """Its direct children, zombies included."""
-    return pool_calls.children(pid)
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as listed:
+                found += map(int, listed.read().split())
+    except OSError:
+        pass
+    return found
 
 
 def descendants(pid: int, keep: Container[int] = ()) -> list[int]:
@@ -137,49 +153,19 @@ def _living(keep: Container[int]) -> list[int]:
     return [pid for pid in descendants(os.getpid(), keep) if start_ticks(pid) is not None]
 
 
-# ── the mark of everything that a pool starts, as others see it in /proc ──────────────────────────────────────────────
-
-
-def reserve_mark() -> None:
-    """Remembers where the mark stands. Before anybody else's code runs: that may give the name another value."""
-    global _place
-    getenv = ctypes.CDLL(None).getenv
-    getenv.restype = ctypes.c_void_p
-    _place = getenv(MARK.encode()) if os.environ.get(MARK) == BLANK else None
-
-
-def write_mark(text: str) -> bool:
-    """This process, and what it starts from now on, is marked. False if nobody else could see it."""
-    value = text.encode()
-    if _place is None or len(value) > len(BLANK):
-        return False
-    # What /proc shows is the memory that the process was started with, so the value is put there, over the blank.
-    ctypes.memmove(_place, value.ljust(len(BLANK), b"\0"), len(BLANK))
-    os.environ[MARK] = text
-    with open("/proc/self/environ", "rb") as environ:
-        return f"{MARK}={text}".encode() in environ.read().split(b"\0")
-
-
 def marked(prefix: str) -> list[int]:
     """Processes of this user that carry our mark: started by a pool of that database, whoever their parent is now."""
-    return [pid for pid, _ in marks(prefix)]
-
-
-def marks(prefix: str) -> list[tuple[int, str]]:
-    """The same with what each mark says. Nobody where the system does not show environments."""
     wanted = f"{MARK}={prefix}".encode()
-    found: list[tuple[int, str]] = []
+    found = []
     uid = os.getuid()
-    if not os.path.isdir("/proc"):
-        return found
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
         try:
             if os.stat(f"/proc/{name}").st_uid != uid and uid != 0:
                 continue
-            if mark := next((part for part in _environ(name).split(b"\0") if part.startswith(wanted)), None):
-                found.append((int(name), mark.partition(b"=")[2].decode("ascii", "replace")))
+            if any(part.startswith(wanted) for part in _environ(name).split(b"\0")):
+                found.append(int(name))
         except OSError:
             continue
     return found
@@ -212,6 +198,12 @@ def kill_marked(prefix: str, timeout_s: float = 5.0) -> int:
         if not left or time.monotonic() > deadline:
             return len(killed)
         for pid, ticks in left.items():
-            if send_to(pid, ticks, signal.SIGKILL):
-                killed.add(pid)
+            with contextlib.suppress(ProcessLookupError, PermissionError, OSError):
+                handle = os.pidfd_open(pid)
+                try:
+                    if start_ticks(pid) == ticks:
+                        signal.pidfd_send_signal(handle, signal.SIGKILL)
+                        killed.add(pid)
+                finally:
+                    os.close(handle)
         time.sleep(0.005)

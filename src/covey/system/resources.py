@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
+import resource
 from collections.abc import Callable, Iterator
-
-from .files import open_files
 
 WORKER_FILES = 5  # descriptors that a pool has for each worker
 OWN_FILES = 24  # that it may still need for itself: the queue, a listener, what is looked at in /proc
@@ -26,49 +24,8 @@ def fitting(cpus: float, memory: int | None, shares: int = 1) -> int:
 
 def most_workers() -> tuple[int, int]:
     """(How many workers this process may have descriptors for, its limit of those.)"""
-    limit = file_limit() or 1 << 20
-    return (limit - open_files() - OWN_FILES) // WORKER_FILES, limit
-
-
-def file_limit() -> int | None:
-    """How many files this process may have open; None if any number."""
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
-def set_file_limit(files: int) -> None:
-    if sys.platform == "win32":
-        return
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-
-
-def raise_file_limit() -> int:
-    """A pool has five descriptors per worker: the soft limit is as high as allowed. What it was, for the jobs."""
-    if sys.platform == "win32":
-        return 0
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return soft
-
-
-def load() -> float:
-    """How many processes want a processor: now, or in the mean of the last minute, whatever is more."""
-    if sys.platform == "win32":
-        return 0.0
-    try:
-        with open("/proc/loadavg") as file:
-            average, _, _, running, _ = file.read().split()
-        return max(float(average), int(running.split("/")[0]))
-    except OSError:
-        return os.getloadavg()[0]
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return (limit - len(os.listdir("/proc/self/fd")) - OWN_FILES) // WORKER_FILES, limit
 
 
 def within(counts: dict[str, int], most: int, workers: Callable[[dict[str, int]], int]) -> dict[str, int]:
@@ -81,9 +38,7 @@ def within(counts: dict[str, int], most: int, workers: Callable[[dict[str, int]]
 
 def _cpus() -> float:
     """What the scheduler and the control group let us use."""
-    cpus: float = os.cpu_count() or 1
-    if sys.platform == "linux":
-        cpus = len(os.sched_getaffinity(0))
+    cpus: float = len(os.sched_getaffinity(0))
     for directory in _groups():
         try:
             with open(f"{directory}/cpu.max") as file:

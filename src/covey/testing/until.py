@@ -31,6 +31,6 @@ def slack() -> float:
 
     At least twice: the load of the last minute says nothing of the last second.
     """
-    from ..system.resources import load
-
-    return max(2.0, 3 * load() / (os.cpu_count() or 1))
+    with open("/proc/loadavg") as file:
+        average, _, _, running, _ = file.read().split()
+    return max(2.0, 3 * max(float(average), int(running.split("/")[0])) / (os.cpu_count() or 1))

@@ -13,9 +13,7 @@ readers         where people look
 request         One request as it comes in, and the answer to it
 schemas         what the types do not say of themselves
 serve           from addresses to a running server
-sessions        who has come in with a browser
 stream          server-sent events
 stream_board    what streams show
 turn_batcher    turns of many pools
-ui/             the dashboard
 """

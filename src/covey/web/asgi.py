@@ -7,25 +7,21 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-from .. import env
 from ..core import bodies, endpoints
 from ..core.endpoints import Endpoint
 from ..errors import Busy, CoveyError, InvalidInput, Unauthorized
 from ..log import Log
 from . import stream_board
-from .api import Verbs
-from .api.call import ApiCall
+from .api import Call, Verbs
 from .api.health import Probes
-from .auth import Auth, Identity
-from .engine_threads import EngineThreads, Open
-from .notifier import Notifier
+from .auth import Gatekeeper, Guest
+from .engine_threads import Desk, Open
+from .notifier import Hub
 from .openapi import document, page
 from .readers import Readers
-from .request import Disconnected, HttpError, Plain, Receive, Request, Scope, Send, failed, route, written
-from .sessions import Sessions
+from .request import Gone, HttpError, Receive, Request, Scope, Send, failed, route, written
 from .stream import Streams
-from .turn_batcher import TurnBatcher
-from .ui.site import Site
+from .turn_batcher import Turner
 
 THREADS = 4
 SAFETY = [  # on every answer
@@ -47,35 +43,17 @@ class App:
         names: Iterable[str] = (),
         is_local: bool = True,
         needs_token: bool = False,
-        needs_session: bool | None = None,
-        sessions: Sessions | None = None,
-        prefix: str = "",
     ) -> None:
         self._log = log
-        self._desk = EngineThreads(open, THREADS)
-        self._turner = TurnBatcher(open)
-        self._hub = Notifier(open, log)
+        self._desk = Desk(open, THREADS)
+        self._turner = Turner(open)
+        self._hub = Hub(open, log)
         self._readers = Readers(open)
         self._verbs = Verbs(self._desk, self._readers, self._turner, self._hub)
-        self._boards = (
-            stream_board.QueuesBoard(open, self._hub, log),
-            stream_board.JobsBoard(open, self._hub, log),
-            stream_board.Moments(open, self._hub, log),
-        )
+        self._boards = stream_board.Queues(open, self._hub, log), stream_board.Jobs(open, self._hub, log)
         self._streams = Streams(self._readers, *self._boards)
         self._probes = Probes(self._desk, log)
-        self._gatekeeper = Auth(self._desk, names=names, is_local=is_local, needs_token=needs_token)
-        self._prefix = prefix
-        self._site = Site(
-            sessions or Sessions(env.new_secret(), ""),
-            self._gatekeeper,
-            self._desk,
-            self._readers,
-            self._streams,
-            log,
-            prefix=prefix,
-            needs_session=needs_token if needs_session is None else needs_session,
-        )
+        self._gatekeeper = Gatekeeper(self._desk, names=names, is_local=is_local, needs_token=needs_token)
 
     def stop_waiting(self) -> None:
         """Whoever waits for something is told that nothing has happened, and new ones do not wait."""
@@ -92,22 +70,17 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        request = Request(scope, receive, self._prefix)
+        request = Request(scope, receive)
         headers: list[tuple[str, str]] = []
         try:
-            self._gatekeeper.check_place(request)
-            segments = request.segments()
-            if self._site.owns(request, segments):
-                await self._site.serve(request, segments[0] == "ui", segments[1:], send)
-                return
-            endpoint, names = route(request.method, segments)
+            endpoint, names = self._find(request)
             if endpoint.stream:
                 await self._stream(endpoint, names, request, send)
                 return
             value = await self._answer(endpoint, names, request)
             is_probe = isinstance(value, bodies.Health | bodies.Ready)
             status = 503 if is_probe and value.status != "ready" else 200
-        except Disconnected:
+        except Gone:
             return
         except HttpError as error:
             status, value, headers = error.status, failed(error.code, str(error)), error.headers
@@ -126,17 +99,21 @@ class App:
             # What is still on its way cannot be told from the next request.
             if not await request.finish():
                 headers = [*headers, ("connection", "close")]
-        except Disconnected:
+        except Gone:
             return
         await self._send(send, request, status, value, headers)
 
-    async def _call(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> ApiCall:
-        async def admit() -> Identity:
-            return Identity("read") if endpoint.role is None else await self._gatekeeper.admit(request, endpoint)
+    def _find(self, request: Request) -> tuple[Endpoint, dict[str, str]]:
+        self._gatekeeper.check_place(request)
+        return route(request.method, request.segments())
+
+    async def _call(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> Call:
+        async def admit() -> Guest:
+            return Guest("read") if endpoint.role is None else await self._gatekeeper.admit(request, endpoint)
 
         guest = await admit()
         query = request.query(endpoint.query) if endpoint.role is not None else None
-        return ApiCall(guest, names, query, await request.body(endpoint), admit)
+        return Call(guest, names, query, await request.body(endpoint), admit)
 
     async def _answer(self, endpoint: Endpoint, names: dict[str, str], request: Request) -> Any:
         if endpoint.name == "openapi":
@@ -154,7 +131,7 @@ class App:
         try:
             await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
-                raise Disconnected
+                raise Gone
             return answering.result()
         finally:
             for each in (answering, leaving):
@@ -166,7 +143,7 @@ class App:
 
     async def _send(self, send: Send, request: Request, status: int, value: Any, more: list[tuple[str, str]]) -> None:
         if isinstance(value, str):
-            body, kind = value.encode(), value.kind if isinstance(value, Plain) else "text/html; charset=utf-8"
+            body, kind = value.encode(), "text/html; charset=utf-8"
         else:
             body, kind = written(value, request.speaks)
         headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode()), *SAFETY]

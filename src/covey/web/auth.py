@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from ..core import tokens
 from ..core.endpoints import Endpoint
-from ..core.ports import Backend
 from ..core.tokens import Role
+from ..engine.engine import Engine
 from ..errors import Forbidden, Unauthorized
-from .engine_threads import EngineThreads
+from .engine_threads import Desk
 from .request import HttpError, Request
 
 KNOWN_S = 1.0  # for how long the tokens that were read count: so soon a revoked one is refused
@@ -23,28 +23,19 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 CONTAINER_NAMES = ("host.docker.internal", "host.containers.internal")
 
 
-class Identity(Struct, frozen=True):
+class Guest(Struct, frozen=True):
     """Who asks, as far as we know."""
 
     role: Role
     queues: tuple[str, ...] | None = None  # None: all
     token: int = 0  # its id; 0: came without one
-    name: str | None = None  # the token's
 
     def may_see(self, queue: str) -> bool:
         return self.queues is None or queue in self.queues
 
 
-def refuse(guest: Identity, endpoint: Endpoint) -> None:
-    """Forbidden if that is not for him."""
-    if endpoint.role is not None and not tokens.may(guest.role, endpoint.role):
-        raise Forbidden(f"a token of the role {guest.role} may not do this; it takes {endpoint.role}")
-    if guest.queues is not None and not endpoint.scoped:
-        raise Forbidden("a token for some queues only may not do this; it takes one for all queues")
-
-
-class Auth:
-    def __init__(self, desk: EngineThreads, *, names: Iterable[str], is_local: bool, needs_token: bool) -> None:
+class Gatekeeper:
+    def __init__(self, desk: Desk, *, names: Iterable[str], is_local: bool, needs_token: bool) -> None:
         self._desk = desk
         self._names = {name.lower() for name in (*LOCAL_NAMES, *names) if name}
         self._names |= set() if is_local else {*CONTAINER_NAMES}
@@ -72,51 +63,33 @@ class Auth:
         # A page can give its own name our address, but it cannot call itself by a number.
         return not self._is_local and _is_address(name)
 
-    async def admit(self, request: Request, endpoint: Endpoint) -> Identity:
+    async def admit(self, request: Request, endpoint: Endpoint) -> Guest:
         """Who asks; Unauthorized or Forbidden if that is nobody who may."""
         guest = await self._guest(request)
-        refuse(guest, endpoint)
+        if endpoint.role is not None and not tokens.may(guest.role, endpoint.role):
+            raise Forbidden(f"a token of the role {guest.role} may not do this; it takes {endpoint.role}")
+        if guest.queues is not None and not endpoint.scoped:
+            raise Forbidden("a token for some queues only may not do this; it takes one for all queues")
         return guest
 
-    async def _guest(self, request: Request) -> Identity:
+    async def _guest(self, request: Request) -> Guest:
         said = request.headers.get("authorization")
         if said is None:
             if self._needs_token:
                 raise Unauthorized("a token is needed; pass it as `Authorization: Bearer …`")
-            return Identity("admin")
+            return Guest("admin")
         scheme, _, text = said.partition(" ")
-        return await self.guest_with(text.strip() if scheme.lower() == "bearer" else "")
-
-    async def guest_of(self, id: int) -> Identity | None:
-        """Whoever has once shown the token with that id, while it is valid."""
-        await self._read(KNOWN_S)
-        row = self._rows.get(id)
-        if row is None or tokens.state_of(row, self._at()) != "valid":
-            return None
-        return Identity(row.role, row.queues, row.id, row.name)
-
-    async def name_of(self, id: int) -> str:
-        """What that token is called."""
-        await self._read(KNOWN_S)
-        row = self._rows.get(id)
-        return "" if row is None else row.name
-
-    async def guest_with(self, text: str) -> Identity:
-        """Whoever shows that token."""
-        found = tokens.parse(text)
+        found = tokens.parse(text.strip()) if scheme.lower() == "bearer" else None
         await self._read(KNOWN_S)
         id, secret = found or (0, "")
         if id and id not in self._rows:  # made a moment ago, perhaps
             await asyncio.sleep(UNKNOWN_S - (time.monotonic() - self._read_at))
             await self._read(UNKNOWN_S)
         row = self._rows.get(id)
-        verdict = tokens.verdict(row, secret, self._at())
+        verdict = tokens.verdict(row, secret, self._now + int((time.monotonic() - self._read_at) * 1e6))
         if verdict != "ok" or row is None:
             raise Unauthorized(_WORDS.get(verdict, _WORDS["wrong"]))
-        return Identity(row.role, row.queues, row.id, row.name)
-
-    def _at(self) -> int:
-        return self._now + int((time.monotonic() - self._read_at) * 1e6)
+        return Guest(row.role, row.queues, row.id)
 
     async def _read(self, oldest_s: float) -> None:
         if time.monotonic() - self._read_at < oldest_s:
@@ -126,7 +99,7 @@ class Auth:
                 await self._read_rows()
 
     async def _read_rows(self) -> None:
-        def read(engine: Backend) -> tuple[list[tokens.TokenRow], int]:
+        def read(engine: Engine) -> tuple[list[tokens.TokenRow], int]:
             return engine.token_rows(), engine.clock()
 
         asked_at = time.monotonic()  # what is read may be as old as the question

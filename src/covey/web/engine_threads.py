@@ -9,14 +9,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import TypeVar
 
-from ..core.ports import Backend
+from ..engine.engine import Engine
 
 R = TypeVar("R")
 
-Open = Callable[[], Backend]
+Open = Callable[[], Engine]
 
 
-class EngineThreads:
+class Desk:
     """Engines are opened when a thread first needs one: a quiet server has few.
 
     ``limit_s``: for how long one question may take; whoever has a limit only reads.
@@ -25,23 +25,23 @@ class EngineThreads:
     def __init__(self, open: Open, threads: int, *, name: str = "desk", limit_s: float | None = None) -> None:
         self._open, self._limit_s = open, limit_s
         self._mine = threading.local()
-        self._engines: list[Backend] = []
+        self._engines: list[Engine] = []
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"covey-{name}")
 
-    async def ask(self, question: Callable[[Backend], R]) -> R:
+    async def ask(self, question: Callable[[Engine], R]) -> R:
         return await asyncio.wrap_future(self._submit(question))
 
-    def _submit(self, question: Callable[[Backend], R]) -> Future[R]:
+    def _submit(self, question: Callable[[Engine], R]) -> Future[R]:
         return self._threads.submit(self._answer, question)
 
-    def _answer(self, question: Callable[[Backend], R]) -> R:
-        engine: Backend | None = getattr(self._mine, "engine", None)
+    def _answer(self, question: Callable[[Engine], R]) -> R:
+        engine: Engine | None = getattr(self._mine, "engine", None)
         if engine is None:
             engine = self._mine.engine = self._open()
             with self._lock:
                 self._engines.append(engine)
-        with nullcontext() if self._limit_s is None else engine.within(self._limit_s):
+        with nullcontext() if self._limit_s is None else engine.store.dialect.within(self._limit_s):
             return question(engine)
 
     def close(self) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import re
+import resource
+import sys
+import termios
 from functools import cache
 from typing import Any
 
@@ -12,8 +16,6 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from ..core.endpoints import JSON
-from ..system.files import unread
-from ..system.resources import file_limit
 from .request import failed
 
 MOST_HEAD = 32 << 10  # bytes of request line and headers
@@ -26,11 +28,11 @@ _AUTHORITY = re.compile(rb"[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#]*)")
 @cache
 def most_connections() -> int:
     """So many that the store and its files still find descriptors."""
-    limit = file_limit()
-    return 1 << 20 if limit is None else max(1, limit - SPARE)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, soft - SPARE) if soft != resource.RLIM_INFINITY else 1 << 20
 
 
-class BoundedProtocol(HttpToolsProtocol):
+class Careful(HttpToolsProtocol):
     _head = 0  # bytes of the head so far; None when it is complete
     _is_head = True
     _problem: tuple[int, str, str] | None = None
@@ -146,8 +148,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _unread(self) -> int:
         """Bytes that have not arrived. Most are the kernel's, and it takes no more before a third of those is gone."""
-        queued = unread(self.transport.get_extra_info("socket").fileno())
-        return self.transport.get_write_buffer_size() + queued
+        queued = fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+        return self.transport.get_write_buffer_size() + int.from_bytes(queued, sys.byteorder)
 
     def _expect_head(self) -> None:
         self._deadline = self.loop.call_later(HEAD_S, self._too_slow)

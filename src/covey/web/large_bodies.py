@@ -110,7 +110,7 @@ def _specs(pieces: Iterable[Piece], decoder: Any) -> list[Spec]:
     try:
         for piece in pieces:
             specs.append(unpack(piece))
-            check_labels(specs[-1].labels or {})
+            check_labels(specs[-1].labels)
     except (msgspec.ValidationError, InvalidInput) as error:
         raise InvalidInput(f"specs[{len(specs)}]: {error}") from None
     return specs

@@ -17,10 +17,11 @@ from typing import Any
 from msgspec import Struct
 
 from .. import env
-from ..core.ports import Backend, Bell, Listener
 from ..core.turn import PendingWork
+from ..engine.engine import Engine
 from ..errors import CoveyError
 from ..log import Log
+from ..store.dialect import Listener
 from .engine_threads import Open
 
 LOOK_S = 1.0
@@ -31,7 +32,7 @@ FEW = 1000  # jobs that somebody waits for: looking at more costs so much that i
 REST = 9  # … a tenth of a core at most
 
 Told = tuple[bool, frozenset[Any]]
-Act = Callable[[Backend], None]
+Act = Callable[[Engine], None]
 Rung = asyncio.Future[None]
 
 
@@ -45,7 +46,7 @@ class Waiter(Struct, eq=False):
         return kind in self.kinds and (self.queues is None or queue in self.queues)
 
 
-class Notifier:
+class Hub:
     """Used from one event loop; its threads speak to that loop only."""
 
     def __init__(self, open: Open, log: Log) -> None:
@@ -233,7 +234,7 @@ class Notifier:
 
     def _guarded(self, act: Act, after_s: float) -> None:
         """A store that fails for a while ends no thread."""
-        engine: Backend | None = None
+        engine: Engine | None = None
         self._closed.wait(after_s)
         while not self._closed.is_set():
             try:
@@ -248,9 +249,10 @@ class Notifier:
         if engine:
             engine.close()
 
-    def _listen(self, engine: Backend, bell: Bell) -> Listener | None:
-        ear = engine.listen(bell)
-        if ear is None:
+    def _listen(self, engine: Engine, who: str) -> Listener | None:
+        try:
+            ear = engine.store.listen(who)
+        except OSError:
             return None
         with self._hearing:
             self._ears.append(ear)
@@ -264,7 +266,7 @@ class Notifier:
         self._closed.wait(min(timeout_s, 0.1))
         return True
 
-    def _watch_work(self, engine: Backend) -> None:
+    def _watch_work(self, engine: Engine) -> None:
         self._work_ear = ear = self._listen(engine, "pool")
         left_s = 0.0  # what was rung before anybody listened is seen at once
         try:
@@ -285,7 +287,7 @@ class Notifier:
             self._work_ear = None
             self._drop(ear)
 
-    def _watch_ends(self, engine: Backend) -> None:
+    def _watch_ends(self, engine: Engine) -> None:
         ear = self._listen(engine, "end")
         left_s = next_many = 0.0
         try:
@@ -305,13 +307,13 @@ class Notifier:
             self._drop(ear)
 
     @staticmethod
-    def _ended(engine: Backend, watched: Sequence[tuple[Rung, tuple[int, ...]]]) -> list[Rung]:
+    def _ended(engine: Engine, watched: Sequence[tuple[Rung, tuple[int, ...]]]) -> list[Rung]:
         """Those who wait for a job that has ended."""
         ids = {id for _, each in watched for id in each}
         ended = engine.ended(list(ids)) if ids else set()
         return [rung for rung, each in watched if not ended.isdisjoint(each)] if ended else []
 
-    def _beat(self, engine: Backend) -> None:
+    def _beat(self, engine: Engine) -> None:
         while not self._closed.is_set():
             beating, self._beating = self._beating, set()
             if beating and (lost := engine.beat(sorted(beating))):

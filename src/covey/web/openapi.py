@@ -10,10 +10,9 @@ import msgspec
 
 from .. import __version__
 from ..core.bodies import Failed
-from ..core.check import PLAIN
 from ..core.endpoints import ENDPOINTS, JSON, MSGPACK, Endpoint
 from ..settings import SETTINGS
-from .schemas import QUEUE, bounded, refined
+from .schemas import PLAIN, QUEUE, bounded, refined
 
 ALWAYS = {
     "400": "What was asked makes no sense.",

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from ..core.ports import Backend
+from ..engine.engine import Engine
 from ..errors import Busy
-from .engine_threads import EngineThreads, Open
+from .engine_threads import Desk, Open
 
 R = TypeVar("R")
 
@@ -19,7 +19,7 @@ MOST_WAITING = 64
 PATIENCE_S = 10.0  # for a free thread: with the limit less than what a client waits for an answer
 
 
-class Readers(EngineThreads):
+class Readers(Desk):
     """A desk with a limit for each question, and for how many wait and how long. Used from one event loop."""
 
     def __init__(self, open: Open) -> None:
@@ -27,7 +27,7 @@ class Readers(EngineThreads):
         self._free = asyncio.Semaphore(THREADS)
         self._waiting = 0
 
-    async def ask(self, question: Callable[[Backend], R]) -> R:
+    async def ask(self, question: Callable[[Engine], R]) -> R:
         await self._take_place()
         loop = asyncio.get_running_loop()
         asked = self._submit(question)

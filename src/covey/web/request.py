@@ -29,13 +29,7 @@ MAX_JSON_TURN = 16 << 20  # of msgpack, which pools speak, the length of a list 
 DROPPED = 1 << 20  # bytes of a body that nobody wants which are read all the same, so that the answer arrives
 
 
-class Plain(str):
-    """An answer as it is, which is no page."""
-
-    kind = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class Disconnected(Exception):
+class Gone(Exception):
     """Who asked has hung up."""
 
 
@@ -48,8 +42,8 @@ class HttpError(CoveyError):
 
 
 class Request:
-    def __init__(self, scope: Scope, receive: Receive, prefix: str = "") -> None:
-        self._scope, self._receive, self._prefix = scope, receive, prefix
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._scope, self._receive = scope, receive
         self.method: str = scope["method"]
         self.headers: dict[str, str] = {}
         self.hosts: list[str] = []
@@ -67,19 +61,9 @@ class Request:
         """How the answer shall be written."""
         return MSGPACK if MSGPACK in self.headers.get("accept", "") else JSON
 
-    @property
-    def target(self) -> str:
-        """Path and query as they were asked for."""
-        raw: bytes = self._scope.get("raw_path") or self._scope["path"].encode()
-        query: bytes = self._scope["query_string"]
-        return (raw + (b"?" + query if query else b"")).decode("latin-1")
-
     def segments(self) -> list[str]:
         """The path in pieces, each decoded on its own: an encoded slash is part of a name."""
         raw: bytes = self._scope.get("raw_path") or self._scope["path"].encode()
-        before = self._prefix.encode()
-        if before and (raw == before or raw.startswith(before + b"/")):
-            raw = raw[len(before) :] or b"/"  # a proxy may leave it there, or take it away
         try:
             names = [unquote(part, errors="strict") for part in raw.decode("ascii").split("/")[1:]]
         except UnicodeDecodeError:
@@ -105,24 +89,7 @@ class Request:
         if twice := [name for name, each in given.items() if len(each) > 1 and name not in lists]:
             raise InvalidInput(f"the query string: {twice[0][:40]!r} is there twice; which one is meant?")
         values = {name: each if name in lists else each[0] for name, each in given.items()}
-        return converted(values, kind)
-
-    def fields(self) -> dict[str, str]:
-        """The query string as a page has it: what is empty is not there, what is there twice is joined by commas."""
-        return _fields(self._scope["query_string"].decode("latin-1"))
-
-    async def form(self, limit: int) -> dict[str, str]:
-        """What a form has sent, in the same way."""
-        said = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if said != "application/x-www-form-urlencoded":
-            raise HttpError(415, "unsupported_media_type", f"content-type {said!r}: a form is wanted here")
-        return _fields((await self._read(limit)).decode("latin-1"))
-
-    def cookie(self, name: str) -> str | None:
-        """Its value; None if there is none of that name, or more than one."""
-        pairs = (pair.partition("=") for pair in self.headers.get("cookie", "").split(";"))
-        found = [value.strip() for key, _, value in pairs if key.strip() == name]
-        return found[0] if len(found) == 1 else None
+        return _converted(values, kind)
 
     async def body(self, endpoint: Endpoint) -> Any:
         """What was sent, as the struct that the endpoint takes."""
@@ -174,7 +141,7 @@ class Request:
             self._is_hopeless = True
             raise HttpError(408, "too_slow", "the body did not arrive in time") from None
         if message["type"] == "http.disconnect":
-            raise Disconnected
+            raise Gone
         self._is_complete = not message.get("more_body")
         part: bytes = message.get("body", b"")
         return part
@@ -216,16 +183,6 @@ def _understood(data: bytes, endpoint: Endpoint, said: str) -> Any:
         raise InvalidInput(f"the body is not what {endpoint.name} takes: {why}") from None
 
 
-def _fields(text: str) -> dict[str, str]:
-    try:
-        given = parse_qs(text, errors="strict", max_num_fields=20_000)
-    except (ValueError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"the address or form cannot be read: {error}") from None
-    if any("\x00" in each for texts in given.values() for each in texts):
-        raise InvalidInput("there is a NUL in it; nothing here has one")
-    return {name: ",".join(texts) for name, texts in given.items()}
-
-
 def _too_large(limit: int) -> HttpError:
     return HttpError(413, "too_large", f"the body is over the limit of {limit:,} bytes")
 
@@ -234,7 +191,7 @@ def _is_list(kind: Any) -> bool:
     return get_origin(kind.__origin__ if get_origin(kind) is Annotated else kind) in (tuple, list)
 
 
-def converted(values: Any, kind: Any) -> Any:
+def _converted(values: Any, kind: Any) -> Any:
     try:
         return msgspec.convert(values, kind, strict=False)
     except (msgspec.ValidationError, ValueError, OverflowError) as error:

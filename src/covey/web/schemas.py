@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from ..core.check import YEAR_10000
-from ..core.forms import short_text
+from ..core.check import LONGEST_BACKOFF_S, NAME, YEAR_10000
 from ..core.model import STATES
-from ..core.options import FIELDS, IN_JSON, NAMES
 from .bounds import LEASE_S, LONGEST, MOST_COUNT
 
 Schema = dict[str, Any]
 
-QUEUE: Schema = dict(NAMES["queue"].form.bounds)
+PLAIN = r"^[^\u0000-\u001f\u007f-\u009f]+$"
+QUEUE: Schema = {"pattern": f"^{NAME.pattern}$"}
 INSTANT: Schema = {"minimum": -YEAR_10000 + 1, "maximum": YEAR_10000 - 1}
+SECONDS: Schema = {"exclusiveMinimum": 0, "exclusiveMaximum": 10**9}
+BACKOFF: Schema = {"minimum": 0, "maximum": int(LONGEST_BACKOFF_S)}
 LEASE: Schema = {"minimum": LEASE_S[0], "maximum": LEASE_S[1]}
+DELAY: Schema = {"minimum": 0, "exclusiveMaximum": 10**10}
+PRIORITY: Schema = {"minimum": -(2**31), "maximum": 2**31 - 1}
+ATTEMPTS: Schema = {"minimum": 1, "maximum": 1_000_000}
 INT64: Schema = {"minimum": -(1 << 63), "maximum": (1 << 63) - 1}
 TEXT: Schema = {"maxLength": LONGEST, "pattern": r"^[^\u0000]*$"}
 
 
-BOUNDS: dict[str, dict[str, Any]] = {
+def _text(most: int) -> Schema:
+    return {"minLength": 1, "maxLength": most, "pattern": PLAIN}
+
+
+KEY: Schema = _text(300) | {"not": {"pattern": "^[0-9]+$"}}
+
+BOUNDS: dict[str, dict[str, Schema]] = {
     "Spec": {
-        **{field: option.form.bounds for field, option in FIELDS.items()},
+        "task": _text(300),
+        "queue": QUEUE,
+        "priority": PRIORITY,
+        "delay_s": DELAY,
         "run_at": INSTANT,
-        "task": short_text(300),
-        "created_by": short_text(200),
+        "key": KEY,
+        "unique_key": KEY,
+        "cwd": _text(4096),
+        "batch": _text(200),
+        "created_by": _text(200),
+        "tree_timeout_s": SECONDS,
         "args": {"contentMediaType": "application/json"},
+    },
+    "Policy": {
+        "max_attempts": ATTEMPTS,
+        "timeout_s": SECONDS,
+        "backoff_base": {"minimum": 1},
+        "backoff_cap_s": BACKOFF,
     },
     "PoolInfo": {
         "lease_s": LEASE,
@@ -36,16 +58,10 @@ BOUNDS: dict[str, dict[str, Any]] = {
     "WorkerState": {"started_at": INSTANT, "busy_since": INSTANT},
     "PoolEvent": {"at": INSTANT},
     "Filter": {"limit": {"minimum": 1, "maximum": 10_000}},
-    "Enqueue": {"request": short_text(200)},
-    "EnqueueJobs": {"request": short_text(200)},
-    "Edit": {**{name: NAMES[name].form.bounds for name in ("priority", "queue", "max_attempts")}, "run_at": INSTANT},
+    "Enqueue": {"request": _text(200)},
+    "EnqueueJobs": {"request": _text(200)},
+    "Edit": {"priority": PRIORITY, "queue": QUEUE, "run_at": INSTANT, "max_attempts": ATTEMPTS},
 }
-
-
-def _field(types: tuple[str, ...], bounds: Mapping[str, Any], about: str) -> Schema:
-    kind = {"type": types[0] if len(types) == 1 else list(types), **bounds}
-    return {"anyOf": [kind, {"type": "null"}], "description": about}
-
 
 JOB: Schema = {
     "title": "Job",
@@ -53,12 +69,30 @@ JOB: Schema = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
-        "command": _field(("string",), {}, "A line for the shell."),
-        "argv": _field(("array",), {"items": {"type": "string"}, "minItems": 1}, "A program and its arguments."),
-        "task": _field(("string",), {**short_text(300), "not": {"const": "shell"}}, "The name of a Python task."),
-        "args": _field(("array", "object"), {}, "Of a task: a list, or an object with names."),
-        "kind": _field(("string",), {"enum": ["sync", "async"]}, "Of a task: async if it is an async function."),
-        **{name: _field(each.form.types, each.form.bounds, each.about) for each in IN_JSON for name in each.names},
+        "id": {"anyOf": [{"type": "string", **KEY}, {"type": "null"}], "description": "Another name of key."},
+        "key": {"anyOf": [{"type": "string", **KEY}, {"type": "null"}]},
+        "command": {"type": ["string", "null"]},
+        "argv": {"type": ["array", "null"], "items": {"type": "string"}, "minItems": 1},
+        "task": {"anyOf": [{"type": "string", **_text(300), "not": {"const": "shell"}}, {"type": "null"}]},
+        "args": {"type": ["array", "object", "null"], "description": "Of a task: a list, or an object with names."},
+        "kind": {"enum": ["sync", "async", None]},
+        "queue": {"anyOf": [{"type": "string", **QUEUE}, {"type": "null"}]},
+        "priority": {"type": ["integer", "null"], **PRIORITY},
+        "run_at": {"type": ["string", "null"], "format": "date-time"},
+        "delay": {"type": ["number", "string", "null"], **DELAY, "description": "Seconds, or 90s, 15m, 2h, 1d."},
+        "max_attempts": {"type": ["integer", "null"], **ATTEMPTS},
+        "max_retries": {"type": ["integer", "null"], **ATTEMPTS},
+        "timeout": {"type": ["number", "string", "null"], **SECONDS},
+        "cwd": {"anyOf": [{"type": "string", **_text(4096)}, {"type": "null"}]},
+        "env": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
+        "batch": {"anyOf": [{"type": "string", **_text(200)}, {"type": "null"}]},
+        "labels": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
+        "if_exists": {"enum": ["error", "return", None]},
+        "keep_background": {"type": ["boolean", "null"]},
+        "unique_key": {"anyOf": [{"type": "string", **KEY}, {"type": "null"}]},
+        "on_error": {"enum": ["wait", "cancel", "collect", None]},
+        "mode": {"enum": ["concurrent", "serial", None]},
+        "tree_timeout": {"type": ["number", "string", "null"], **SECONDS},
     },
 }
 

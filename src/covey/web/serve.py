@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import resource
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -15,12 +16,10 @@ from msgspec import Struct
 
 from ..errors import InvalidInput, Refused
 from ..log import Log
-from ..system.resources import raise_file_limit
 from .asgi import App
 from .auth import is_loopback
 from .engine_threads import Open
-from .http_protocol import BoundedProtocol
-from .sessions import Sessions
+from .http_protocol import Careful
 
 BACKLOG = 1024
 KEEP_ALIVE_S = 75  # longer than the longest wait, so that a pool's connection is kept between two
@@ -54,7 +53,7 @@ def bind(hosts: Sequence[str], port: int) -> list[socket.socket]:
                 raise InvalidInput(f"--host {host}: no such address on this machine") from None
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
-                    raise PortTaken(f"{host}:{port} is taken") from None
+                    raise Taken(f"{host}:{port} is taken") from None
                 raise InvalidInput(f"--host {host} --port {port}: {(error.strerror or str(error)).lower()}") from None
             port = port or sockets[0].getsockname()[1]
     except BaseException:
@@ -64,7 +63,7 @@ def bind(hosts: Sequence[str], port: int) -> list[socket.socket]:
     return sockets
 
 
-class PortTaken(Refused):
+class Taken(Refused):
     """Somebody else answers there."""
 
 
@@ -88,7 +87,7 @@ def server_of(app: App, on_ready: Callable[[], None]) -> Stoppable:
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what matters is said in our own
     config = uvicorn.Config(
         app,
-        http=BoundedProtocol,
+        http=Careful,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -110,24 +109,15 @@ def serve(
     *,
     names: Sequence[str] = (),
     needs_token: bool,
-    sessions: Sessions | None = None,
-    prefix: str = "",
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serves until INT or TERM, then answers what is under way and returns."""
     hosts = [each.getsockname()[0] for each in sockets]
-    raise_file_limit()  # each pool that waits has a connection
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each pool that waits has a connection
 
     async def run() -> None:
-        app = App(
-            open,
-            log,
-            names=(*hosts, *names),
-            is_local=is_loopback(hosts),
-            needs_token=needs_token,
-            sessions=sessions,
-            prefix=prefix,
-        )
+        app = App(open, log, names=(*hosts, *names), is_local=is_loopback(hosts), needs_token=needs_token)
         server = server_of(app, on_ready)
         try:
             await server.serve(sockets)

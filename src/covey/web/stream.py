@@ -12,13 +12,13 @@ import msgspec
 
 from ..core import bodies, endpoints
 from ..errors import CoveyError, NotFound, StoreError
-from .auth import Identity
+from .auth import Guest
 from .readers import Readers
-from .request import Disconnected, HttpError, Request, Send
-from .stream_board import Board, JobsBoard, Moments, QueuesBoard, Shown, gone, shown_jobs
+from .request import Gone, HttpError, Request, Send
+from .stream_board import Board, Jobs, Queues, Shown, gone, shown_jobs
 
 if TYPE_CHECKING:
-    from .api.call import ApiCall
+    from .api import Call
 
 MOST = 100  # streams at a time
 AGAIN_S = 1.0  # so soon a token that was revoked ends its streams
@@ -29,8 +29,8 @@ Frames = dict[str, bytes]  # by the event's name, and whose it is
 
 
 class Streams:
-    def __init__(self, readers: Readers, queues: QueuesBoard, jobs: JobsBoard, moments: Moments) -> None:
-        self._readers, self._queues, self._jobs, self._moments = readers, queues, jobs, moments
+    def __init__(self, readers: Readers, queues: Queues, jobs: Jobs) -> None:
+        self._readers, self._queues, self._jobs = readers, queues, jobs
         self._open: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -38,28 +38,17 @@ class Streams:
         self._closed = True
         for task in self._open:
             task.cancel()
-        for board in (self._queues, self._jobs, self._moments):
+        for board in (self._queues, self._jobs):
             board.stop()
 
-    async def serve(self, call: ApiCall, request: Request, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
-        query: bodies.StreamQuery = call.query
-        subject = SomeJobs(self._jobs, self._readers, query.job) if query.job else Whole(self._queues)
-        await self._serve(subject, call, request, send, headers)
-
-    async def serve_changes(
-        self, call: ApiCall, request: Request, send: Send, headers: list[tuple[bytes, bytes]]
-    ) -> None:
-        """Only that something has changed, and nothing of what."""
-        await self._serve(Changes(self._moments), call, request, send, headers)
-
-    async def _serve(
-        self, subject: Subject, call: ApiCall, request: Request, send: Send, headers: list[tuple[bytes, bytes]]
-    ) -> None:
+    async def serve(self, call: Call, request: Request, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
         if self._closed:
             raise StoreError("the server is stopping; try again soon")
         if len(self._open) >= MOST:
             again = [("retry-after", "5")]
             raise HttpError(503, "too_many_streams", f"{MOST} streams are open already; close one first", again)
+        query: bodies.StreamQuery = call.query
+        subject = SomeJobs(self._jobs, self._readers, query.job) if query.job else Whole(self._queues)
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)
@@ -72,7 +61,7 @@ class Streams:
         finally:
             self._open.discard(task)
 
-    async def _run(self, subject: Subject, call: ApiCall, request: Request, send: Send) -> None:
+    async def _run(self, subject: Subject, call: Call, request: Request, send: Send) -> None:
         leaving = asyncio.ensure_future(request.gone())
         try:
             async with aclosing(_events(subject, call, leaving)) as events:
@@ -84,14 +73,14 @@ class Streams:
             said = msgspec.json.encode(endpoints.failure_of(error)[1])
             await send({"type": "http.response.body", "body": b"event: error\ndata: " + said + b"\n\n"})
         except TimeoutError:
-            raise Disconnected from None
+            raise Gone from None
         except asyncio.CancelledError:
             await send({"type": "http.response.body", "body": b""})  # the server stops
         finally:
             leaving.cancel()
 
 
-async def _events(subject: Subject, call: ApiCall, leaving: asyncio.Future[None]) -> AsyncGenerator[bytes]:
+async def _events(subject: Subject, call: Call, leaving: asyncio.Future[None]) -> AsyncGenerator[bytes]:
     guest, shown = call.guest, Frames()
     spoken_at = time.monotonic()
     while not leaving.done():
@@ -122,56 +111,37 @@ class Subject(Protocol):
 
     def watched(self) -> AbstractContextManager[None]: ...
 
-    async def look(self, guest: Identity) -> None: ...
+    async def look(self, guest: Guest) -> None: ...
 
-    def frames(self, guest: Identity) -> Frames: ...
+    def frames(self, guest: Guest) -> Frames: ...
 
-    def has_ended(self, guest: Identity) -> bool: ...
+    def has_ended(self, guest: Guest) -> bool: ...
 
 
 class Whole:
     """All queues that the guest may see; whoever may see them all sees the latest event too."""
 
-    def __init__(self, board: QueuesBoard) -> None:
+    def __init__(self, board: Queues) -> None:
         self.board = board
 
     def watched(self) -> AbstractContextManager[None]:
         return self.board.watch()
 
-    async def look(self, guest: Identity) -> None:
+    async def look(self, guest: Guest) -> None:
         await self.board.fresh()
 
-    def frames(self, guest: Identity) -> Frames:
+    def frames(self, guest: Guest) -> Frames:
         frames = {"queues": self.board.of(guest.queues)}
         return frames | {"event": self.board.event} if guest.queues is None else frames
 
-    def has_ended(self, guest: Identity) -> bool:
-        return False
-
-
-class Changes:
-    """That there is something new: whoever hears it asks for what he may see."""
-
-    def __init__(self, board: Moments) -> None:
-        self.board = board
-
-    def watched(self) -> AbstractContextManager[None]:
-        return self.board.watch()
-
-    async def look(self, guest: Identity) -> None:
-        await self.board.fresh()
-
-    def frames(self, guest: Identity) -> Frames:
-        return {"changed": self.board.number}
-
-    def has_ended(self, guest: Identity) -> bool:
+    def has_ended(self, guest: Guest) -> bool:
         return False
 
 
 class SomeJobs:
     """These jobs. One that has come into a queue which is none of the guest's business is gone."""
 
-    def __init__(self, board: JobsBoard, readers: Readers, refs: tuple[str, ...]) -> None:
+    def __init__(self, board: Jobs, readers: Readers, refs: tuple[str, ...]) -> None:
         self.board = board
         self._readers, self._refs = readers, refs
         self._first: dict[str, Shown] = {}
@@ -180,20 +150,20 @@ class SomeJobs:
     def watched(self) -> AbstractContextManager[None]:
         return self.board.follow(self._refs)
 
-    async def look(self, guest: Identity) -> None:
+    async def look(self, guest: Guest) -> None:
         """The board may know nothing of them yet, and must not be made to look by everybody who asks."""
         self._first = await self._readers.ask(lambda engine: shown_jobs(engine, self._refs))
         for ref in self._refs:
             if (queue := self._first[ref].queue) is None or not guest.may_see(queue):
                 raise NotFound(f"no job {ref!r}; `covey list` shows what there is")
 
-    def frames(self, guest: Identity) -> Frames:
+    def frames(self, guest: Guest) -> Frames:
         return {f"job {ref}": shown.data for ref, shown in self._shown(guest)}
 
-    def has_ended(self, guest: Identity) -> bool:
+    def has_ended(self, guest: Guest) -> bool:
         return all(shown.has_ended for _, shown in self._shown(guest))
 
-    def _shown(self, guest: Identity) -> list[tuple[str, Shown]]:
+    def _shown(self, guest: Guest) -> list[tuple[str, Shown]]:
         newest = self.board.shown if self.board.written > self._known else self._first
         return [
             (ref, shown if shown.queue is None or guest.may_see(shown.queue) else gone(ref))

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..core.model import ENDED
-from ..core.ports import Backend
-from ..core.view import Counts
+from ..engine.engine import Engine
+from ..engine.views import Counts
 from ..errors import CoveyError, StoreError, TooLong
 from ..log import Log
-from .engine_threads import EngineThreads, Open
-from .notifier import Notifier
+from .engine_threads import Desk, Open
+from .notifier import Hub
 from .readers import LIMIT_S
 
 PACE_S = 0.25  # at most so often is anything looked at …
@@ -33,9 +33,9 @@ encode = msgspec.json.encode
 class Board:
     """Is looked at while somebody watches. Used from one event loop; `_look` runs in a thread of its own."""
 
-    def __init__(self, open: Open, hub: Notifier, log: Log, name: str) -> None:
+    def __init__(self, open: Open, hub: Hub, log: Log, name: str) -> None:
         self._hub, self._log = hub, log
-        self._desk = EngineThreads(open, 1, name=name, limit_s=LIMIT_S)
+        self._desk = Desk(open, 1, name=name, limit_s=LIMIT_S)
         self._watchers = 0
         self._looking: asyncio.Task[None] | None = None
         self._stirred = asyncio.Event()
@@ -104,10 +104,10 @@ class Board:
         return took_s
 
 
-class QueuesBoard(Board):
+class Queues(Board):
     """All queues and the latest event. Queues are counted when something was written, and seldom if that takes long."""
 
-    def __init__(self, open: Open, hub: Notifier, log: Log) -> None:
+    def __init__(self, open: Open, hub: Hub, log: Log) -> None:
         super().__init__(open, hub, log, "board")
         self._counts: Counts | None = None
         self._moment: Any = None  # of the counts
@@ -131,7 +131,7 @@ class QueuesBoard(Board):
         if each != self._each:
             self._each, self._together = each, {}
 
-    def _look(self, engine: Backend) -> tuple[dict[str, bytes], bytes]:
+    def _look(self, engine: Engine) -> tuple[dict[str, bytes], bytes]:
         self._counting_s = 0.0
         moment = engine.moment()  # before it is counted: what is written meanwhile counts next time
         if self._counts is None or moment != self._moment:
@@ -143,7 +143,7 @@ class QueuesBoard(Board):
         queues = {view.name: encode(view) for view in engine.counted_queues(self._counts)}
         return queues, encode(engine.events(None, 1))
 
-    def _count(self, engine: Backend) -> Counts:
+    def _count(self, engine: Engine) -> Counts:
         began = time.monotonic()
         self._too_long = None
         try:
@@ -163,24 +163,6 @@ class QueuesBoard(Board):
         return took_s - self._counting_s
 
 
-class Moments(Board):
-    """Whether anything was written since, as a number. Next to nothing is read for that."""
-
-    def __init__(self, open: Open, hub: Notifier, log: Log) -> None:
-        super().__init__(open, hub, log, "moments")
-        self._moment: Any = None
-        # Not from 0: after a restart the number differs from what was shown before.
-        self._count = time.time_ns() // 1_000_000
-        self.number = b"0"
-
-    async def _look_once(self) -> None:
-        moment = await self._desk.ask(lambda engine: engine.moment())
-        if moment != self._moment:
-            self._moment = moment
-            self._count += 1
-            self.number = b"%d" % self._count
-
-
 class Shown(NamedTuple):
     """A job as streams show it."""
 
@@ -189,10 +171,10 @@ class Shown(NamedTuple):
     data: bytes
 
 
-class JobsBoard(Board):
+class Jobs(Board):
     """The jobs that anybody follows. Those are looked at when something was written."""
 
-    def __init__(self, open: Open, hub: Notifier, log: Log) -> None:
+    def __init__(self, open: Open, hub: Hub, log: Log) -> None:
         super().__init__(open, hub, log, "jobs")
         self._wanted: Counter[str] = Counter()
         self._moment: Any = None
@@ -212,7 +194,7 @@ class JobsBoard(Board):
         refs, known = tuple(self._wanted), self.shown
         self.shown = await self._desk.ask(lambda engine: self._look(engine, refs, known))
 
-    def _look(self, engine: Backend, refs: Sequence[str], known: dict[str, Shown]) -> dict[str, Shown]:
+    def _look(self, engine: Engine, refs: Sequence[str], known: dict[str, Shown]) -> dict[str, Shown]:
         moment = engine.moment()
         found = {ref: known[ref] for ref in refs if ref in known} if moment == self._moment else {}
         found |= shown_jobs(engine, [ref for ref in refs if ref not in found])
@@ -220,7 +202,7 @@ class JobsBoard(Board):
         return found
 
 
-def shown_jobs(engine: Backend, refs: Sequence[str]) -> dict[str, Shown]:
+def shown_jobs(engine: Engine, refs: Sequence[str]) -> dict[str, Shown]:
     found: dict[str, Shown] = {}
     for start in range(0, len(refs), FEW):
         some = refs[start : start + FEW]

@@ -6,8 +6,8 @@ import asyncio
 import threading
 from collections import deque
 
-from ..core.ports import Backend
 from ..core.turn import Reply, Turn
+from ..engine.engine import Engine
 from ..errors import CoveyError, StoreError
 from .engine_threads import Open
 
@@ -16,7 +16,7 @@ MOST = 64  # turns in one transaction: a bound for how long the first of them wa
 Waiting = tuple[Turn, asyncio.Future[Reply], asyncio.AbstractEventLoop]
 
 
-class TurnBatcher:
+class Turner:
     def __init__(self, open: Open) -> None:
         self._open = open
         self._some = threading.Condition()
@@ -42,7 +42,7 @@ class TurnBatcher:
         self._thread.join()
 
     def _run(self) -> None:
-        engine: Backend | None = None
+        engine: Engine | None = None
         while group := self._next():
             try:
                 engine = engine or self._open()

@@ -18,7 +18,7 @@ from ..core.codec import clean
 from ..core.model import Report
 from ..system import process_tree
 from .context import Context
-from .execution import RunnableTask, depends_on, first_call, second_call, set_ran
+from .execution import RunnableTask, first_call, second_call
 from .messages import RunJob
 from .output import Capture, join, live_path
 from .pool_link import PoolLink, report
@@ -118,11 +118,10 @@ class AsyncWorker:
 
     async def _call(self, task: RunnableTask, job: RunJob, place: int, told: Report) -> None:
         claim, serial = job.claim, job.serial
-        parts = task.cached.parts if claim.cache_key is not None and task.cached is not None else None
-        ran = parts and depends_on(claim, parts)
         context = Context.from_claim(
             claim,
             stopping=lambda: self._link.slot.asked_to_stop(place) == serial,
+            settings=self._link.settings,
             siblings=lambda: self._link.ask(serial),
             info_path=live_path(self._link.live, claim.id, claim.fence, "info") if job.live else None,
         )
@@ -138,8 +137,6 @@ class AsyncWorker:
         except BaseException as error:
             set_failure(told, error)
         set_requests(told, task, context)
-        if ran is not None:
-            set_ran(told, ran, depends_on(claim, parts))
 
 
 async def _awaited(value: Any) -> Any:

@@ -14,9 +14,7 @@ from typing import Any
 from ..core.codec import decode, printable
 from ..core.model import Output, Report
 from ..system import process_tree
-from ..system.calls import calls, pool_calls
 from . import spawn_file
-from .execution import depends_on, set_ran
 from .messages import RunJob
 from .output import Capture, join, live_path
 from .pool_link import PoolLink, base_environment, job_environment, report
@@ -42,8 +40,8 @@ class CommandWorker:
         self._home = os.getcwd()
         self._kept: frozenset[int] = frozenset()
         self._drains: list[int] = []  # what is kept writes there; whoever wants it has sent it elsewhere
-        self._null = os.open("/dev/null", os.O_RDONLY)
-        self._bell, ring = pool_calls.bell_pipe()
+        self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        self._bell, ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGTERM, lambda *_: None)  # means something only beside a serial in the slot
         signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
         process_tree.become_subreaper()
@@ -83,12 +81,9 @@ class CommandWorker:
         claim = job.claim
         spawn_path = spawn_file.create(self._link.live, claim)
         try:
-            ran = None if claim.cache_key is None else depends_on(claim, _command_parts)
             told = self._run_command(job, started_at, spawn_path)
-            if ran is not None:
-                set_ran(told, ran, depends_on(claim, _command_parts))
             if told.outcome == "success" and spawn_path is not None:
-                spawn_file.set_spawned(told, spawn_path, claim)
+                spawn_file.set_spawned(told, spawn_path, claim, self._link.settings)
             elif told.outcome == "failure" and spawn_path is not None:
                 spawn_file.set_refused(told, spawn_path)
         finally:
@@ -122,19 +117,14 @@ class CommandWorker:
         claim = job.claim
         asked: dict[str, Any] = decode(claim.args or "{}")
         argv = asked.get("argv") or ["/bin/sh", "-c", asked["command"]]
-        env = job_environment(self._environment, self._mark, job)
-        if asked.get("cache") is not None:
-            from ..cache import small_environment  # for those who cache
-
-            env = small_environment(env)
-        env |= asked.get("env", {})
+        env = job_environment(self._environment, self._mark, job) | asked.get("env", {})
         if spawn_path is not None:
             env["COVEY_SPAWN"] = spawn_path
         os.chdir(claim.cwd or self._home)
         if self._kept:  # what is there before the command begins belongs to those that are kept, whoever its parent is
             self._kept = frozenset(process_tree.descendants(os.getpid()))
-        out_reader, out_writer = os.pipe()
-        err_reader, err_writer = os.pipe()
+        out_reader, out_writer = os.pipe2(os.O_CLOEXEC)
+        err_reader, err_writer = os.pipe2(os.O_CLOEXEC)
         try:
             pid = os.posix_spawn(
                 _executable(argv[0], env),
@@ -164,8 +154,7 @@ class CommandWorker:
         self, pid: int, readers: tuple[int, int], out: Capture, err: Capture, serial: int
     ) -> tuple[bool, int | None]:
         """(was it stopped, wait status of the main process). Ends when that process does, whoever keeps the pipes."""
-        main = calls.handle(pid)
-        handle = main.fileno()
+        handle = os.pidfd_open(pid)
         poll = select.poll()
         captures = dict(zip(readers, (out, err), strict=True))
         for fd in (*readers, handle, self._bell, *self._drains):
@@ -191,7 +180,7 @@ class CommandWorker:
                         process_tree.end_all(grace_s=0.2)
                         os._exit(0)
         finally:
-            main.close()
+            os.close(handle)
 
     def _stop(self, pid: int, captures: dict[int, Capture]) -> int | None:
         """TERM, grace, KILL, verified gone. The pipes are read meanwhile: a full one would keep its writer."""
@@ -307,9 +296,3 @@ def _empty(fd: int) -> None:
     with contextlib.suppress(BlockingIOError):
         while os.read(fd, 512):
             pass
-
-
-def _command_parts(payload: str | None) -> str:
-    from ..cache import command_parts  # for those who cache
-
-    return command_parts(payload)

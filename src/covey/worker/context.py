@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, ParamSpec, Unpack, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, ParamSpec, overload
 
-import msgspec
 from msgspec.structs import replace
 
+from .. import settings as config
 from ..core import codec
-from ..core.model import Child, Claim, Mode, Phase, Relation, Spawn, When
-from ..core.options import FIELDS, SpawnedCommandOptions, command_options
+from ..core.model import Claim, Mode, Phase, Relation, Spawn, When
 from ..core.specs import shell_spec
-from ..errors import InvalidInput, NotFound, Refused
+from ..errors import InvalidInput
+from .children import Children
 from .output import show_info
 from .spawns import Called, Family, Spawnable, Spawned, Spawns
 
@@ -25,40 +25,6 @@ MAX_INFO = 64 << 10
 CHILD_WORDS = ("key", "queue", "priority", "mode")
 SIBLING_WORDS = ("key", "queue", "priority")
 AFTER_WORDS = ("unique_key", "when", "key", "queue", "priority")
-
-_decode_children = msgspec.json.Decoder(list[Child]).decode
-
-
-class Children(list[Child]):
-    """The children of a job as its join sees them: how each ended, in the order of spawning."""
-
-    @classmethod
-    def from_json(cls, text: str | bytes | None) -> Children:
-        return cls(_decode_children(text)) if text else cls()
-
-    def by_key(self, key: str) -> Child:
-        """The child that was spawned with this key; NotFound if there is none."""
-        for child in self:
-            if child.key == key:
-                return child
-        raise NotFound(f"no child has the key {key!r}")
-
-    def results(self) -> list[Any]:
-        """What the completed ones returned, in order; Refused if a result was too large to be handed over."""
-        for child in self:
-            if child.left_out:
-                raise Refused(
-                    f"the results are too large together, from job {child.id} on; read them one by one with app.job(id)"
-                )
-        return [child.result for child in self if child.state == "completed"]
-
-    def failed(self) -> Children:
-        """Those that did not complete."""
-        return Children(child for child in self if child.state != "completed")
-
-
-def _instant(at: int | None) -> datetime | None:
-    return None if at is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
 
 
 def never() -> bool:
@@ -84,9 +50,9 @@ class Context:
         family: Family | None = None,
         cwd: str | None = None,
         failed_siblings: str | None = None,
+        settings: Mapping[str, Any] | None = None,
         siblings: Callable[[], bytes | None] | None = None,
         info_path: str | None = None,
-        args: str | None = None,
     ) -> None:
         family = family or Family(job_id)
         self.job_id = job_id
@@ -100,14 +66,13 @@ class Context:
         self.root_id = root_id
         self.depth = family.depth  # 0 for a root
         self.collected: dict[str, Any] = {}
-        self.spawns = Spawns(family)
+        self.spawns = Spawns(family, config.effective({}, {}) if settings is None else settings)
         self.spawns.joining = phase == "join"
         self._cwd = cwd
         self._failed_siblings = failed_siblings
         self._siblings = siblings
         self._info_path = info_path  # where what was said can be seen while the task runs
         self._stopping = stopping
-        self._args = args
 
     @classmethod
     def from_claim(
@@ -116,6 +81,7 @@ class Context:
         *,
         deadline: float | None = None,
         stopping: Callable[[], bool] = never,
+        settings: Mapping[str, Any] | None = None,
         siblings: Callable[[], bytes | None] | None = None,
         info_path: str | None = None,
     ) -> Context:
@@ -133,45 +99,18 @@ class Context:
             stopping=stopping,
             root_id=claim.root_id,
             phase=claim.phase,
-            family=Family(
-                claim.id, claim.parent_id, claim.depth, claim.max_depth, claim.child_mode, claim.cache_key is not None
-            ),
+            family=Family(claim.id, claim.parent_id, claim.depth, claim.max_depth, claim.child_mode),
             cwd=claim.cwd,
             failed_siblings=claim.failed_siblings,
+            settings=settings,
             siblings=siblings,
             info_path=info_path,
-            args=claim.args,
         )
 
     @classmethod
     def detached(cls, task: str = "") -> Context:
         """A context without a job, for plain calls: job 0, the first and only attempt; what it spawns goes nowhere."""
         return cls(job_id=0, attempt=1, max_attempts=1, task=task, queue="")
-
-    @property
-    def schedule(self) -> str | None:
-        """The schedule that made the job; None if somebody enqueued it."""
-        name: str | None = self._scheduled().get("schedule")
-        return name
-
-    @property
-    def tick(self) -> datetime | None:
-        """The instant, in UTC, for which a schedule made the job: however late it runs, and at every attempt."""
-        return _instant(self._scheduled().get("tick"))
-
-    @property
-    def previous_tick(self) -> datetime | None:
-        """The tick before that one."""
-        return _instant(self._scheduled().get("previous_tick"))
-
-    @property
-    def previous_success(self) -> datetime | None:
-        """The last tick whose job had completed when this one was made."""
-        return _instant(self._scheduled().get("previous_success"))
-
-    def _scheduled(self) -> dict[str, Any]:
-        given = codec.decode(self._args) if self._args else []
-        return given[2] if isinstance(given, list) and len(given) > 2 else {}
 
     @property
     def stopping(self) -> bool:
@@ -257,15 +196,29 @@ class Context:
         self,
         command: str | Sequence[str],
         *,
+        key: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
         mode: Mode | None = None,
-        **options: Unpack[SpawnedCommandOptions],
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | timedelta | None = None,
+        max_attempts: int | None = None,
     ) -> Spawned:
         """A child that runs a command, in ``cwd``, else where this task runs."""
-        words = command_options(options)
-        place = words.get("cwd") or ""
+        place = os.fspath(cwd or "")
         if not os.path.isabs(place):
-            words["cwd"] = os.path.normpath(os.path.join(self._cwd or os.getcwd(), place))
-        return self.spawns.add("child", shell_spec(command, **words), mode=mode)
+            place = os.path.normpath(os.path.join(self._cwd or os.getcwd(), place))
+        spec = shell_spec(
+            command,
+            settings=self.spawns.settings,
+            key=key,
+            cwd=place,
+            env=env,
+            timeout_s=timeout.total_seconds() if isinstance(timeout, timedelta) else timeout,
+            max_attempts=max_attempts,
+        )
+        return self.spawns.add("child", spec, queue=queue, priority=priority, mode=mode)
 
     @overload
     def spawn_sibling(self, task: Spawnable[P], /, *args: P.args, **kwargs: P.kwargs) -> Spawned: ...
@@ -332,12 +285,19 @@ class Context:
         options = {word: kwargs.pop(word) for word in words if word in kwargs and not task.takes(word)}
         self.spawns.allow(relation, options.get("mode"))
         call = task.call(*args, **kwargs)
-        spec = call.source.spec(call.args)
-        named = {name: value for name, value in options.items() if name in FIELDS and value is not None}
+        given = call.source.options
+        named = {name: options[name] for name in ("key", "unique_key") if options.get(name) is not None}
+        spec = call.source.spec(call.args, self.spawns.settings)
         when = options.get("when", "success")
         if when not in ("success", "always"):
             raise InvalidInput(f"when {when!r}: 'success' or 'always'")
-        return self.spawns.add(relation, replace(spec, **named) if named else spec, when=when)
+        return self.spawns.add(
+            relation,
+            replace(spec, **named) if named else spec,
+            queue=given.get("queue") if options.get("queue") is None else options["queue"],
+            priority=given.get("priority") if options.get("priority") is None else options["priority"],
+            when=when,
+        )
 
     def __repr__(self) -> str:
         return f"<Context job {self.job_id} attempt {self.attempt}/{self.max_attempts}>"

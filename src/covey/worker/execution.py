@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ..core.codec import clean, decode, encode
+from ..core.codec import decode
 from ..core.model import Claim, Report
 from ..errors import Abort
-from .context import Children, Context
+from .children import Children
+from .context import Context
 
 
 class RunnableJoin(Protocol):
@@ -19,12 +20,6 @@ class RunnableJoin(Protocol):
 
     @property
     def wants_context(self) -> bool: ...
-
-
-class RunnableCache(Protocol):
-    """What a cached task depends on."""
-
-    def parts(self, args: str | None) -> str: ...
 
 
 class RunnableTask(Protocol):
@@ -38,12 +33,8 @@ class RunnableTask(Protocol):
     @property
     def joined(self) -> RunnableJoin | None: ...
 
-    @property
-    def cached(self) -> RunnableCache | None: ...
-
 
 Invocation = Callable[[], Any]
-CHANGED = "what it depends on changed while it ran"
 
 
 def first_call(task: RunnableTask, claim: Claim, context: Context) -> Invocation:
@@ -52,7 +43,7 @@ def first_call(task: RunnableTask, claim: Claim, context: Context) -> Invocation
         if task.joined is None:
             raise Abort(f"{task.name} has no join any more; restore it, or retry the job with --all")
         return join_call(task.joined, context, Children.from_json(claim.children))
-    args, kwargs, *_ = decode(claim.args) if claim.args else ((), {})  # behind them: its tick, see Context.tick
+    args, kwargs = decode(claim.args) if claim.args else ((), {})
     if task.wants_context:
         args = (context, *args)
     return lambda: task.fn(*args, **kwargs)
@@ -70,22 +61,6 @@ def join_call(joined: RunnableJoin, context: Context, children: Children) -> Inv
     if joined.wants_context:
         return lambda: joined.fn(context, children)
     return lambda: joined.fn(children)
-
-
-def depends_on(claim: Claim, parts: Callable[[str | None], str] | None) -> str | None:
-    """Of a job with a key: what its run depends on, as it is here and now; why that cannot be told, if it cannot."""
-    if claim.cache_key is None or parts is None:
-        return None
-    try:
-        return parts(claim.args)
-    except Exception as error:
-        return encode({"error": clean(str(error))[:1000]}, what="what runs")
-
-
-def set_ran(told: Report, before: str | None, after: str | None) -> None:
-    """A success says what ran here: only under the key of that may it be kept."""
-    if told.outcome == "success" and before is not None:
-        told.ran = before if before == after else encode({"error": CHANGED}, what="what ran")
 
 
 def set_spawned(told: Report, task: RunnableTask, context: Context) -> None:

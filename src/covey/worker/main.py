@@ -8,15 +8,14 @@ import signal
 import socket
 import sys
 import threading
-import time
 import traceback
 from typing import Any
 
 from ..core.codec import clean
 from ..env import failpoint
 from ..system import cgroup, process_tree
-from .messages import WorkerConfig
 from .pool_link import PoolLink
+from .setting import WorkerConfig
 from .slot import Slot
 
 
@@ -33,7 +32,7 @@ def work(name: str, kind: str, places: int, fds: tuple[int, int, int], config: W
     reports = socket.socket(fileno=fds[1])
     slot = Slot(fds[2], places)
     os.close(fds[2])
-    link = PoolLink(name, jobs, reports, slot, config.live, label=name + config.label)
+    link = PoolLink(name, jobs, reports, slot, config.live, config.settings, label=name + config.label)
     try:
         failpoint("worker.starting")
         _serve(link, kind, config)
@@ -72,7 +71,6 @@ def load_app(app: str) -> Any:
     module, _, attribute = app.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
-    began_ns = time.time_ns()
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -85,9 +83,6 @@ def load_app(app: str) -> Any:
         found = getattr(found, part)
     if not isinstance(getattr(found, "tasks", None), dict):
         raise NoApp(f"{app!r} is not a Covey app")
-    for task in found.tasks.values():
-        if task.cached is not None:  # what was imported just now is what runs, whatever becomes of the files
-            task.cached.freeze(began_ns)
     return found
 
 

@@ -12,13 +12,12 @@ import os
 import socket
 import struct
 from array import array
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from ..core.model import Claim, Report
-from ..system.calls import pool_calls
+from .setting import WorkerConfig
 
 BIG = 32 * 1024
 GARBLED = ""  # instead of a worker's name, in what it did not say
@@ -26,26 +25,9 @@ _LENGTH = struct.Struct("<I")
 _NUMBER = struct.Struct("<Q")
 _FD_SPACE = socket.CMSG_SPACE(4)
 # Plain integers: the socket module's flags are enums, and their arithmetic costs more than the decoding.
-# What comes beside a message is closed by exec; where the system has no such flag, whoever receives it sees to it.
-WAIT = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0))
-DONT_WAIT = WAIT | int(socket.MSG_DONTWAIT)
+WAIT = int(socket.MSG_CMSG_CLOEXEC)
+DONT_WAIT = int(socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
 _TRUNCATED = int(socket.MSG_TRUNC)
-
-
-class WorkerConfig(Struct, frozen=True):
-    """What is the same for every worker of a pool."""
-
-    app: str | None
-    live: str
-    mark: str  # "": the pool has no number yet
-    lifeline: int  # the pool's end of this pipe is closed when it dies
-    files: int  # the limit on open files that the pool was started with
-    cgroup: str | None = None  # holds the zygote and everything below it
-    label: str = ""  # what follows a worker's name in what it reports: its pool and host
-
-    def group_of(self, pid: int) -> str:
-        """The control group of one worker."""
-        return f"{self.cgroup}/worker-{pid}"
 
 
 class RunJob(Struct, array_like=True):
@@ -104,8 +86,6 @@ class Preloaded(Struct, array_like=True, tag="preloaded"):
     note: str | None = None
     queue: str | None = None  # that the app names
     token: str | None = None  # that the app has for it
-    project: str | None = None  # what the app calls itself
-    schedules: list[dict[str, Any]] | None = None  # that it declares
     pid: int = 0
     ticks: int = 0
 
@@ -143,7 +123,7 @@ def send_job(end: socket.socket, message: bytes) -> None:
     if len(message) <= BIG:
         end.send(message)
         return
-    fd = pool_calls.nameless_file("covey-job")
+    fd = os.memfd_create("covey-job", os.MFD_CLOEXEC)
     try:
         with open(fd, "wb", closefd=False) as body:
             body.write(message)
@@ -170,7 +150,7 @@ def send_answer(end: socket.socket, number: int, body: bytes | None) -> None:
     beside, fd = [], -1
     try:
         if body is not None:
-            fd = pool_calls.nameless_file("covey-answer")
+            fd = os.memfd_create("covey-answer", os.MFD_CLOEXEC)
             with open(fd, "wb", closefd=False) as file:
                 file.write(body)
             beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [fd]))]

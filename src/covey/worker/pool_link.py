@@ -7,6 +7,7 @@ import select
 import socket
 import threading
 import time
+from typing import Any
 
 from ..core.codec import clean
 from ..core.model import Output, Report
@@ -25,6 +26,7 @@ class PoolLink:
         reports: socket.socket,
         slot: Slot,
         live: str,
+        settings: dict[str, Any],
         *,
         label: str | None = None,
     ) -> None:
@@ -33,6 +35,7 @@ class PoolLink:
         self._pid = os.getpid()
         self._sending = threading.Lock()  # a task's threads may ask while another job's report leaves
         self._asking, self._asked = threading.Lock(), 0
+        self.settings = settings  # what the queue was configured with when the pool registered: spawned jobs get it
 
     def ready(self) -> None:
         self.reports.sendall(messages.frame(messages.Ready(self.name)))

@@ -9,15 +9,13 @@ from __future__ import annotations
 import mmap
 import os
 
-from ..system.calls import pool_calls
-
 WORDS = 4
 SERIAL, SINCE, STOP, GRACE = range(WORDS)
 
 
 def create(places: int) -> int:
     """A descriptor for the shared words of a worker with that many places."""
-    fd = pool_calls.nameless_file("covey-slot")
+    fd = os.memfd_create("covey-slot", os.MFD_CLOEXEC)
     os.ftruncate(fd, places * WORDS * 8)
     return fd
 

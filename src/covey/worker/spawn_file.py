@@ -41,7 +41,7 @@ def create(live: str, claim: Claim) -> str | None:
 
 
 def _created(path: str) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
 def remove(path: str | None) -> None:
@@ -56,12 +56,10 @@ def remove(path: str | None) -> None:
         pass
 
 
-def set_spawned(told: Report, path: str, claim: Claim) -> None:
+def set_spawned(told: Report, path: str, claim: Claim, settings: dict[str, Any]) -> None:
     """A success brings along what the file asks for; a line that makes no sense buries the job and is named."""
-    family = Family(
-        claim.id, claim.parent_id, claim.depth, claim.max_depth, claim.child_mode, claim.cache_key is not None
-    )
-    spawns = Spawns(family)
+    family = Family(claim.id, claim.parent_id, claim.depth, claim.max_depth, claim.child_mode)
+    spawns = Spawns(family, settings)
     try:
         for number, line in _lines(path):
             try:
@@ -126,7 +124,8 @@ def _take(spawns: Spawns, line: str, cwd: str | None) -> None:
         return  # the command went on after it, and that was well
     fields = fields_of(line, KNOWN)
     relation, when, mode = spoken(fields)
-    spawns.add(relation, spec_of(fields, defaults={"cwd": cwd}), when=when, mode=mode)
+    spec = spec_of(fields, settings=spawns.settings, defaults={"cwd": cwd})
+    spawns.add(relation, spec, queue=fields.get("queue"), priority=fields.get("priority"), when=when, mode=mode)
 
 
 def spoken(fields: dict[str, Any]) -> tuple[Relation, When, Mode | None]:
@@ -154,4 +153,4 @@ def check_place(relation: Relation, environ: Mapping[str, str]) -> None:
         int(environ.get("COVEY_DEPTH", 0)),
         int(environ.get("COVEY_MAX_DEPTH", 1)),
     )
-    Spawns(family).allow(relation)
+    Spawns(family, {}).allow(relation)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ParamSpec, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, ParamSpec, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from ..core.check import check_spec
 from ..core.model import MODES, Mode, Relation, Spawn, Spec, When
-from ..core.specs import check_spec
 from ..core.tree import refuse_depth
 from ..errors import InvalidInput, Refused, SpawnRefused
 
@@ -21,7 +22,12 @@ MAX_BYTES = 128 << 20  # of arguments together: they travel through the pool and
 class Maker(Protocol):
     """Whoever knows a task and the options that a call was made with."""
 
-    def spec(self, args: str | None) -> Spec: ...
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What was said of the job, in the words of a Spec; what was not said is not in it."""
+        ...
+
+    def spec(self, args: str | None, settings: Mapping[str, Any] | None = None) -> Spec: ...
 
 
 class Called(Protocol):
@@ -61,14 +67,13 @@ class Family(Struct, frozen=True):
     depth: int = 0
     max_depth: int = 1
     mode: Mode | None = None  # how its children run, as it was enqueued
-    is_cached: bool = False  # its result is given to others, who would lack what it spawns
 
 
 class Spawns:
     """Everything that one run has asked for."""
 
-    def __init__(self, family: Family) -> None:
-        self.family = family
+    def __init__(self, family: Family, settings: Mapping[str, Any]) -> None:
+        self.family, self.settings = family, settings
         self.joining = False  # in its second phase a job may not spawn any more
         self.mode: Mode | None = None
         self._asked: list[Spawn] = []
@@ -101,8 +106,6 @@ class Spawns:
         family = self.family
         if not self._open:
             raise SpawnRefused(f"the run of job {family.job_id} has ended; spawn before its function returns")
-        if family.is_cached:
-            raise SpawnRefused(f"job {family.job_id} is cached and may not spawn; cache the tasks that it would spawn")
         if self.joining and relation != "after":
             raise SpawnRefused(f"the join of job {family.job_id} may not spawn; spawn from the task itself")
         if relation == "sibling" and family.parent_id is None:
@@ -124,10 +127,20 @@ class Spawns:
             raise SpawnRefused(f"job {self.family.job_id} has {settled} children already, so {mode} is refused")
         self.mode = mode
 
-    def add(self, relation: Relation, spec: Spec, *, when: When = "success", mode: Mode | None = None) -> Spawned:
-        """The job will exist if this run succeeds. What it lacks of queue and priority it has from this job."""
+    def add(
+        self,
+        relation: Relation,
+        spec: Spec,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        when: When = "success",
+        mode: Mode | None = None,
+    ) -> Spawned:
+        """The job will exist if this run succeeds. ``queue`` and ``priority``: None is that of this job."""
         self.allow(relation, mode)
-        self._append(Spawn(relation, check_spec(spec), when))
+        check_spec(_with(spec, queue, priority))
+        self._append(Spawn(relation, spec, queue, priority, when))
         return Spawned(relation, len(self._asked) - 1, spec.task, spec.key)
 
     def add_many(self, calls: Iterable[Called], mode: Mode | None) -> int:
@@ -135,11 +148,13 @@ class Spawns:
         self.allow("child", mode)
         before, checked = len(self._asked), None
         for call in calls:
-            spec = call.source.spec(call.args)
+            options = call.source.options
+            queue, priority = options.get("queue"), options.get("priority")
+            spec = call.source.spec(call.args, self.settings)
             if call.source is not checked:  # calls of one task differ in their arguments alone, which are checked
-                check_spec(spec)
+                check_spec(_with(spec, queue, priority))
                 checked = call.source
-            self._append(Spawn("child", spec))
+            self._append(Spawn("child", spec, queue, priority))
         return len(self._asked) - before
 
     def _append(self, spawn: Spawn) -> None:
@@ -151,3 +166,11 @@ class Spawns:
             )
         self._asked.append(spawn)
         self._children = self._children or spawn.relation == "child"
+
+
+def _with(spec: Spec, queue: str | None, priority: int | None) -> Spec:
+    if queue is None and priority is None:
+        return spec
+    return replace(
+        spec, queue=spec.queue if queue is None else queue, priority=spec.priority if priority is None else priority
+    )

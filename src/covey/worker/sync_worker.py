@@ -17,9 +17,8 @@ from ..core.codec import clean, decode, encode
 from ..core.model import Claim, Output, Report
 from ..errors import Abort, CoveyError, Retry, Snooze, SpawnRefused, Stopped
 from ..system import process_tree
-from ..system.calls import pool_calls
 from .context import Context
-from .execution import RunnableTask, depends_on, first_call, second_call, set_ran, set_spawned
+from .execution import RunnableTask, first_call, second_call, set_spawned
 from .messages import RunJob
 from .output import Capture, join, live_path, open_plain, read_ends
 from .pool_link import PoolLink, report
@@ -72,6 +71,7 @@ class SyncWorker:
         return Context.from_claim(
             claim,
             stopping=lambda: stopping(0) == job.serial,
+            settings=self._link.settings,
             siblings=lambda: self._link.ask(job.serial),
             info_path=live_path(self._link.live, claim.id, claim.fence, "info") if job.live else None,
         )
@@ -84,8 +84,6 @@ class SyncWorker:
             return unknown_task(told, claim.task, self._tasks)
         if job.live:
             self._files.show(claim.id, claim.fence)
-        parts = task.cached.parts if claim.cache_key is not None and task.cached is not None else None
-        ran = parts and depends_on(claim, parts)
         context = self._context(job) if task.wants_context or task.joined else None
         try:
             try:
@@ -99,15 +97,13 @@ class SyncWorker:
             set_failure(told, error)
         if context is not None:
             set_requests(told, task, context)
-        if ran is not None:
-            set_ran(told, ran, depends_on(claim, parts))
         told.output = self._files.take()
         return told
 
 
 def _call_alone(task: RunnableTask, args: str | None) -> Any:
     """A task that wants no context and has no join: most of them."""
-    given, named, *_ = decode(args) if args else ((), {})
+    given, named = decode(args) if args else ((), {})
     return _awaited(task.fn(*given, **named))
 
 
@@ -134,7 +130,10 @@ class Files:
 
     @staticmethod
     def _nameless(live: str) -> int:
-        return pool_calls.nameless_file("covey-out", live)
+        try:
+            return os.open(live, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError:  # no such directory any more, or a file system without nameless files
+            return os.memfd_create("covey-out", os.MFD_CLOEXEC)
 
     def show(self, job: int, fence: int) -> None:
         """Until `take`, what is written can be followed. Without a place to show it the job runs all the same."""

@@ -16,6 +16,7 @@ import contextlib
 import gc
 import importlib
 import os
+import resource
 import select
 import signal
 import socket
@@ -28,13 +29,11 @@ import msgspec
 from msgspec import structs
 
 from ..core.codec import clean
-from ..system import cgroup, process_tree
-from ..system.calls import pool_calls
-from ..system.process import start_ticks
-from ..system.resources import set_file_limit
+from ..env import start_ticks
+from ..system import cgroup, mark, process_tree
 from . import messages, zygote_guard
 from .main import NoApp, load_app, other_threads, work
-from .messages import WorkerConfig
+from .setting import WorkerConfig
 
 MOST = 1 << 16  # bytes of a message
 
@@ -43,7 +42,7 @@ class Zygote:
     def __init__(self, control: socket.socket, config: WorkerConfig, *, preload: bool, marks: int = -1) -> None:
         self._control, self._config, self._preloads, self._marks = control, config, preload, marks
         self._workers: set[int] = set()
-        self._bell, self._ring = pool_calls.bell_pipe()
+        self._bell, self._ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> None:
         """Returns once the pool has hung up and no descendant is left."""
@@ -92,13 +91,6 @@ class Zygote:
         told = messages.Preloaded(
             kinds, queue=getattr(connection, "url", None), token=getattr(connection, "token", None)
         )
-        if declared := getattr(app, "schedules", None):
-            from msgspec import to_builtins
-
-            told.project = getattr(app, "name", None)
-            told.schedules = [{**to_builtins(each.body), "name": each.name} for each in declared.values()]
-        elif hasattr(app, "schedules"):
-            told.project, told.schedules = app.name, []
         sys.stdout.flush()  # who listens to it may change now
         if threads := other_threads():
             told.note = f"importing {self._config.app} started threads ({', '.join(threads)})"
@@ -107,7 +99,7 @@ class Zygote:
     def _listen(self) -> bool:
         """One request of the pool; False when it has hung up."""
         try:
-            data, beside, _, _ = self._control.recvmsg(MOST, socket.CMSG_SPACE(12), messages.WAIT)
+            data, beside, _, _ = self._control.recvmsg(MOST, socket.CMSG_SPACE(12), socket.MSG_CMSG_CLOEXEC)
         except ConnectionResetError:  # it died with our messages unread
             return False
         if not data:
@@ -126,7 +118,7 @@ class Zygote:
         """From now on this is the zygote of that pool, as if it had been started as such."""
         self._config = told.config
         text = f"{told.config.mark}:0:0"
-        if not process_tree.write_mark(text):
+        if not mark.write(text):
             sys.exit(f"{text} cannot be put where others see it")  # the pool starts another one, with it
         with contextlib.suppress(OSError):  # nobody stands above us, or not any more
             os.write(self._marks, f"{text}\n{told.config.cgroup or ''}".encode())
@@ -214,12 +206,12 @@ def main(given: str) -> None:
     os.set_inheritable(config.lifeline, False)
     control.set_inheritable(False)
     os.set_inheritable(fate, False)
-    set_file_limit(config.files)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (config.files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     if config.cgroup:
         cgroup.enter(config.cgroup)  # before anybody else's code runs
     process_tree.become_subreaper()
-    process_tree.reserve_mark()
-    heard, marks = os.pipe()
+    mark.reserve()
+    heard, marks = os.pipe2(os.O_CLOEXEC)
     try:
         zygote = os.fork()
     except OSError:

@@ -8,16 +8,17 @@ It runs no code but this and imports no app, so that it is small and hears at on
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
 import socket
 from typing import NoReturn
 
-from ..system import cgroup, process_tree
-from ..system.calls import calls, pool_calls
+from ..system import cgroup, mark, process_tree
 
 NAME = "covey-guard"  # what `ps` and `top` show
+PR_SET_NAME = 15
 PATIENCE_S = 2.0  # what a zygote may take to end everything when its pool is gone; then it is frozen
 
 
@@ -26,9 +27,8 @@ def stand(zygote: int, control: socket.socket, lifeline: int, marks: int, fate: 
     control.close()  # the pool hears of the zygote's end by its end of this
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    pool_calls.set_name(NAME)
-    watched = calls.handle(zygote)
-    handle = watched.fileno()
+    ctypes.CDLL(None).prctl(PR_SET_NAME, NAME.encode(), 0, 0, 0)
+    handle = os.pidfd_open(zygote)
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     poll.register(lifeline, 0)  # only its end: the pool is gone
@@ -40,7 +40,7 @@ def stand(zygote: int, control: socket.socket, lifeline: int, marks: int, fate: 
             poll.unregister(fd)
         if marks in ready and (told := os.read(marks, 4096)):
             text, _, group = told.decode().partition("\n")
-            process_tree.write_mark(text)
+            mark.write(text)
             if group:
                 cgroup.enter(group)
         if handle in ready:

@@ -9,7 +9,7 @@ from msgspec import Struct
 Verdict = Literal["ok", "warn", "bad"]
 
 
-class CheckResult(Struct, frozen=True):
+class Finding(Struct, frozen=True):
     """One thing that was looked at."""
 
     check: str
@@ -18,16 +18,16 @@ class CheckResult(Struct, frozen=True):
     advice: str | None = None
 
 
-def ok(check: str, text: str) -> CheckResult:
-    return CheckResult(check, "ok", text)
+def ok(check: str, text: str) -> Finding:
+    return Finding(check, "ok", text)
 
 
-def warn(check: str, text: str, advice: str) -> CheckResult:
-    return CheckResult(check, "warn", text, advice)
+def warn(check: str, text: str, advice: str) -> Finding:
+    return Finding(check, "warn", text, advice)
 
 
-def bad(check: str, text: str, advice: str) -> CheckResult:
-    return CheckResult(check, "bad", text, advice)
+def bad(check: str, text: str, advice: str) -> Finding:
+    return Finding(check, "bad", text, advice)
 
 
 def some(names: list[str], most: int = 5) -> str:

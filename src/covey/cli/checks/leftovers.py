@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...errors import ContainerError
-from .check_result import CheckResult, ok, some, warn
+from .check_result import Finding, ok, some, warn
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
@@ -18,14 +18,14 @@ REAPED = "`covey worker reap`, or the next `covey worker start`, ends them"
 SWEPT = "the next `covey worker start` removes them"
 
 
-def look(engine: Engine) -> Iterator[CheckResult]:
+def look(engine: Engine) -> Iterator[Finding]:
     found = [*_processes(engine), *_files(engine), *_server(engine), *_groups(engine), *_containers(engine)]
     yield from found
     if all(each.verdict == "ok" for each in found):
         yield ok("leftovers", "none")
 
 
-def _processes(engine: Engine) -> Iterator[CheckResult]:
+def _processes(engine: Engine) -> Iterator[Finding]:
     from ...engine.health import is_alive
 
     living = {pool.id for pool in engine.pool_views() if is_alive(pool)}
@@ -35,31 +35,38 @@ def _processes(engine: Engine) -> Iterator[CheckResult]:
 
 def marked(database_id: str) -> Iterator[tuple[int, int]]:
     """(pid, pool) of every process that was started for a run of this queue, as far as we may look."""
-    from ...system import process_tree
-
-    for pid, mark in process_tree.marks(f"{database_id}:"):
-        pool = mark.split(":")[1]
+    mark = f"COVEY_RUN={database_id}:".encode()
+    for entry in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{entry}/environ", "rb") as file:
+                variables = file.read().split(b"\0")
+        except OSError:
+            continue
+        run = next((each for each in variables if each.startswith(mark)), None)
+        pool = run.decode("ascii", "replace").split(":")[1] if run else ""
         if pool.isdigit():
-            yield pid, int(pool)
+            yield int(entry), int(pool)
 
 
-def _files(engine: Engine) -> Iterator[CheckResult]:
+def _files(engine: Engine) -> Iterator[Finding]:
     from ...engine import leftovers
-    from ...pool.live_output import stale_directories
+    from ...pool import live
 
-    side = engine.place.side
+    side = engine.store.dialect.side
     stale = leftovers.stale(engine.store, os.path.join(side, "live") if side else "")
     if names := [name for names in stale.values() for name in names]:
         yield warn("leftovers", f"live output of runs that are over: {some(sorted(names))}", SWEPT)
-    if directories := stale_directories():
+    if directories := live.stale():
         yield warn("leftovers", f"directories of lost pools: {some(directories)}", SWEPT)
 
 
-def _server(engine: Engine) -> Iterator[CheckResult]:
+def _server(engine: Engine) -> Iterator[Finding]:
     from ...discovery import NAME, found, read_note
     from ...env import boot
 
-    side = engine.place.side
+    side = engine.store.dialect.side
     note = read_note(side) if side else None
     if note is None:
         if side and os.path.exists(path := os.path.join(side, NAME)):
@@ -69,14 +76,14 @@ def _server(engine: Engine) -> Iterator[CheckResult]:
         yield warn("leftovers", text, f"nobody trusts it; the next `covey server` replaces {os.path.join(side, NAME)}")
 
 
-def _groups(engine: Engine) -> Iterator[CheckResult]:
+def _groups(engine: Engine) -> Iterator[Finding]:
     from ...system import cgroup
 
     if groups := cgroup.left(engine.database_id):
         yield warn("leftovers", f"empty control groups of lost pools: {some(groups)}", "remove them: rmdir PATH")
 
 
-def _containers(engine: Engine) -> Iterator[CheckResult]:
+def _containers(engine: Engine) -> Iterator[Finding]:
     from ...containers.docker import ENGINES, Docker
     from ...containers.launch import orphans
 

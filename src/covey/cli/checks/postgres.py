@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .check_result import CheckResult, bad, ok, some, warn
+from .check_result import Finding, bad, ok, some, warn
 from .host import drift
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ SHORT_MS = 10_000  # what the engine itself waits for a lock
 LOOKS = 5
 
 
-def look(engine: Engine) -> Iterator[CheckResult]:
-    yield ok("database", engine.store.dialect.url)
+def look(engine: Engine) -> Iterator[Finding]:
     settings: dict[str, str] = dict(engine.store.ask("server_settings"))
     yield _version(settings)
     yield drift("the server's clock", engine.store.dialect.now())
@@ -32,14 +31,14 @@ def look(engine: Engine) -> Iterator[CheckResult]:
     yield from _vacuum(engine, settings)
 
 
-def _version(settings: dict[str, str]) -> CheckResult:
+def _version(settings: dict[str, str]) -> Finding:
     text = f"PostgreSQL {settings['server_version']}"
     if int(settings["server_version_num"]) < OLDEST:
         return bad("server", text, "Covey is written for 13 or newer: upgrade it")
     return ok("server", text)
 
 
-def _durability(settings: dict[str, str], wanted: str) -> Iterator[CheckResult]:
+def _durability(settings: dict[str, str], wanted: str) -> Iterator[Finding]:
     check, restart = "durability", "in postgresql.conf, then restart the server"
     off = [name for name in ("fsync", "full_page_writes") if settings[name] == "off"]
     if off:
@@ -59,7 +58,7 @@ def _durability(settings: dict[str, str], wanted: str) -> Iterator[CheckResult]:
         )
 
 
-def _limits(settings: dict[str, str]) -> Iterator[CheckResult]:
+def _limits(settings: dict[str, str]) -> Iterator[Finding]:
     """What ends our statements or makes them another sort."""
     short = [
         f"{name} {settings[name]} ms"
@@ -80,7 +79,7 @@ def _limits(settings: dict[str, str]) -> Iterator[CheckResult]:
         yield warn("isolation", text, advice)
 
 
-def _sessions(engine: Engine, settings: dict[str, str]) -> Iterator[CheckResult]:
+def _sessions(engine: Engine, settings: dict[str, str]) -> Iterator[Finding]:
     ((_, is_standby, used),) = engine.store.ask("server_sessions")
     if is_standby or settings["default_transaction_read_only"] == "on":
         why = "a standby, or in recovery" if is_standby else "default_transaction_read_only is on"
@@ -94,7 +93,7 @@ def _sessions(engine: Engine, settings: dict[str, str]) -> Iterator[CheckResult]
         yield ok("connections", text)
 
 
-def _wake_ups(engine: Engine) -> Iterator[CheckResult]:
+def _wake_ups(engine: Engine) -> Iterator[Finding]:
     """Whether a NOTIFY comes to whoever listens, the way that pools do."""
     pooled = len({engine.store.ask("server_sessions")[0][0] for _ in range(LOOKS)}) > 1
     between = "another session for every transaction: a pooler is in between; " if pooled else ""
@@ -117,7 +116,7 @@ def _wake_ups(engine: Engine) -> Iterator[CheckResult]:
     yield warn("wake-ups", f"{between}not heard: idle pools find new jobs after up to {poll_s:g} s", advice)
 
 
-def _vacuum(engine: Engine, settings: dict[str, str]) -> Iterator[CheckResult]:
+def _vacuum(engine: Engine, settings: dict[str, str]) -> Iterator[Finding]:
     ((live, dead, is_left_out),) = engine.store.ask("dead_rows")
     text = f"{dead:,} dead rows beside {live:,} in the table of jobs"
     off = [name for name in ("autovacuum", "track_counts") if settings[name] == "off"]

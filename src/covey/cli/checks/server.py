@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 from ...errors import CoveyError, Unauthorized
-from .check_result import CheckResult, Verdict, bad, ok, warn
+from .check_result import Finding, Verdict, bad, ok, warn
 from .host import drift
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 VERDICTS: dict[str, Verdict] = {"note": "ok", "warning": "warn", "broken": "bad"}
 
 
-def look(url: str) -> Iterator[CheckResult]:
+def look(url: str) -> Iterator[Finding]:
     from ... import __version__
     from ..open_queue import open_queue
 
@@ -37,7 +37,7 @@ def look(url: str) -> Iterator[CheckResult]:
         yield bad("server", str(error), "on that host: `covey server`, then `covey doctor`")
 
 
-def of_status(status: Status) -> Iterator[CheckResult]:
+def of_status(status: Status) -> Iterator[Finding]:
     """What `covey status` would say."""
     for found in status.findings:
-        yield CheckResult("queue", VERDICTS[found.level], found.text, found.advice)
+        yield Finding("queue", VERDICTS[found.level], found.text, found.advice)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import CoveyError
-from .check_result import CheckResult, bad, ok, some, warn
+from .check_result import Finding, bad, ok, some, warn
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
@@ -15,7 +15,7 @@ MANY_ATTEMPTS = 100
 BUSY_POLL_S = 0.01
 
 
-def look(engine: Engine) -> Iterator[CheckResult]:
+def look(engine: Engine) -> Iterator[Finding]:
     try:
         settings = engine.settings()
     except (CoveyError, ValueError) as error:
@@ -31,7 +31,7 @@ def look(engine: Engine) -> Iterator[CheckResult]:
     yield from _pools(engine)
 
 
-def _odd(settings: Mapping[str, Any]) -> Iterator[CheckResult]:
+def _odd(settings: Mapping[str, Any]) -> Iterator[Finding]:
     lease_s, beat_s = settings["lock_lease_seconds"], settings["heartbeat_seconds"]
     if lease_s < 3 * beat_s:
         text = f"a lease of {lease_s:g} s with a heartbeat every {beat_s:g} s: one late beat, and a pool is given up"
@@ -53,7 +53,7 @@ def _odd(settings: Mapping[str, Any]) -> Iterator[CheckResult]:
         yield warn("settings", "completed jobs are kept for ever", "`covey config set keep_completed_seconds 604800`")
 
 
-def _pools(engine: Engine) -> Iterator[CheckResult]:
+def _pools(engine: Engine) -> Iterator[Finding]:
     from ... import __version__
 
     others = [f"{pool.name} ({pool.version})" for pool in engine.pool_views() if pool.version != __version__]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..open_queue import open_queue, open_to_look
+from ..open_queue import open_queue
 from ..options import Db, Json
 from ..printing import answer, as_json
 
@@ -21,7 +21,8 @@ Name = Annotated[
 
 def list_settings(json: Json = False, db: Db = None) -> None:
     """List every setting: its value, its default, where the value comes from, what it does."""
-    rows = _rows(open_to_look(db))
+    engine = open_queue(db)
+    rows = _rows(engine)
     if json:
         as_json(rows)
         return
@@ -34,21 +35,13 @@ def list_settings(json: Json = False, db: Db = None) -> None:
     )
 
 
-def get(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A setting; without one all are listed.", show_default=False)
-    ] = None,
-    json: Json = False,
-    db: Db = None,
-) -> None:
-    """Print one setting's value, or list all of them."""
+def get(name: Name, json: Json = False, db: Db = None) -> None:
+    """Print one setting's value."""
     from ...settings import find
 
-    if name is None:
-        list_settings(json, db)
-        return
     wanted = find(name).name
-    row = next(row for row in _rows(open_to_look(db)) if row["name"] == wanted)
+    engine = open_queue(db)
+    row = next(row for row in _rows(engine) if row["name"] == wanted)
     if json:
         as_json(row)
     else:
@@ -88,11 +81,10 @@ def text(value: Any) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def _rows(engine: Client | None) -> list[dict[str, Any]]:
-    from ...settings import SETTINGS, effective
+def _rows(engine: Client) -> list[dict[str, Any]]:
+    from ...settings import SETTINGS
 
-    stored = engine.stored_settings() if engine else {}
-    values = engine.settings() if engine else effective({}, os.environ)
+    stored, values = engine.stored_settings(), engine.settings()
     return [
         {
             "name": setting.name,

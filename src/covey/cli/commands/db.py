@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,6 @@ from ..printing import answer, as_json, decide, note
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
-    from ...store.dialect import Upkeep
 
 LONGEST_S = 300 * 366 * 86_400  # the instant before which a job must have ended has to fit into a column
 PRUNABLE = ("completed", "cancelled", "dead")
@@ -36,10 +35,10 @@ States = Annotated[
 def migrate(json: Json = False, db: Db = None) -> None:
     """Bring the tables up to date. Safe to run twice, and by two at once."""
     from ... import env
-    from ...open import open_store
+    from ...open import open_dialect
     from ...store import migrate as migrations
 
-    dialect = open_store(database(db)).dialect
+    dialect = open_dialect(database(db))
     try:
         applied = migrations.migrate(dialect, database_id=env.new_database_id(), now=env.now(), say=note)
         schema = migrations.current(dialect)
@@ -58,15 +57,23 @@ def check(json: Json = False, db: Db = None) -> int:
 
     Exits 1 if something is wrong.
     """
-    upkeep = _upkeep(open_database(db))
-    problems = upkeep.problems()
+    import apsw
+
+    engine = open_database(db)
+    try:
+        problems = _kept(engine).problems()
+    except apsw.Error as error:  # damage so bad that the check itself stumbles over it
+        problems = [str(error)]
     code = decide(1 if problems else 0)
     if json:
         as_json({"database": database(db), "problems": problems})
     else:
         for problem in problems:
             answer(problem)
-        answer("ok" if not problems else f"{len(problems)} problems; {upkeep.repair}")
+        repair = "restore a backup, or copy what is left with .recover"
+        if engine.store.dialect.row_locks:
+            repair = "mend them, or restore a backup"
+        answer("ok" if not problems else f"{len(problems)} problems; {repair}")
     return code
 
 
@@ -79,15 +86,16 @@ def backup(file: Target, overwrite: Overwrite = False, db: Db = None) -> None:
         raise InvalidInput(f"{file!r}: there is no such directory")
     if os.path.exists(target) and not overwrite:
         raise Refused(f"{file!r} is there already; say --overwrite to replace it")
-    engine = open_database(db)
-    if os.path.exists(target) and os.path.realpath(engine.store.dialect.url) == os.path.realpath(target):
+    dialect = _kept(open_database(db))
+    if dialect.row_locks:
+        raise Refused(f"{dialect.url} is a server's to back up; use pg_dump --schema={dialect.schema}")
+    if os.path.exists(target) and os.path.samefile(target, dialect.path):
         raise Refused("that is the queue itself; name another file")
-    pages = _upkeep(engine).backup(target)
     from ..render import bar
 
     with bar() as shown:
         task = shown.add_task("copying pages", total=None)
-        for left, total in pages:
+        for left, total in dialect.backup(target):
             shown.update(task, total=total, completed=total - left)
     answer(target)
 
@@ -125,12 +133,13 @@ def prune(older_than: OlderThan = None, state: States = None, json: Json = False
 
 def vacuum(json: Json = False, db: Db = None) -> None:
     """Rewrite the file without its unused space; writers wait meanwhile. PostgreSQL makes it free for new rows."""
-    upkeep = _upkeep(open_database(db))
-    before = upkeep.size()
-    if upkeep.stops_writers:
+    engine = open_database(db)
+    dialect = _kept(engine)
+    before = dialect.size()
+    if not dialect.row_locks:
         note("writers wait until this is done")
-    upkeep.vacuum()
-    after = upkeep.size()
+    dialect.vacuum()
+    after = dialect.size()
     if json:
         as_json({"bytes_before": before, "bytes_after": after})
     else:
@@ -147,11 +156,9 @@ def _limits(engine: Engine, states: tuple[str, ...], age_s: float | None) -> dic
     return {word: now - int(kept_s * 1_000_000) for word, kept_s in keep.items() if kept_s is not None}
 
 
-def _upkeep(engine: Engine) -> Upkeep:
-    """How the queue's database is looked after."""
-    from ...open import is_memory
-
+def _kept(engine: Engine) -> Any:
+    """The database, which can be looked after beyond what the seam knows."""
     dialect = engine.store.dialect
-    if is_memory(dialect.url):
+    if dialect.url.startswith("memory:"):
         raise Refused("a queue in memory needs no care")
-    return dialect.upkeep
+    return dialect

@@ -17,9 +17,6 @@ import typer
 
 from ...core.model import ENDED
 from ...errors import StoreError
-from ...system.calls import refuse_pools
-from ...system.process import ENDING, KILL
-from ..open_queue import listen_for_ends
 from ..printing import note
 
 if TYPE_CHECKING:
@@ -34,8 +31,7 @@ Count = Annotated[int, typer.Option("--count", "-n", min=1, max=64, help="Jobs a
 
 def demo(count: Count = 4) -> int:
     """Start a pool, queue commands and Python tasks, watch them run, see one retried and one die."""
-    refuse_pools()
-    for number in ENDING[1:]:
+    for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, _stop)  # what is tidied up after Ctrl-C is also then
     with tempfile.TemporaryDirectory(prefix="covey-demo-") as directory:
@@ -76,7 +72,7 @@ def _pool(url: str, count: int) -> Iterator[None]:
     try:
         yield
     finally:
-        for patience_s, number in ((10.0, signal.SIGINT), (15.0, signal.SIGTERM), (5.0, KILL)):
+        for patience_s, number in ((10.0, signal.SIGINT), (15.0, signal.SIGTERM), (5.0, signal.SIGKILL)):
             if pool.poll() is None:
                 pool.send_signal(number)
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -125,7 +121,7 @@ def _moments(engine: Engine, ids: list[int], deadline: float) -> Iterator[list[J
     """The jobs as they are, again and again until all have ended."""
     from ...core.view import Filter
 
-    ear = listen_for_ends(engine)
+    ear = engine.store.listen("end")
     try:
         while True:
             views = engine.jobs(Filter(ids=tuple(ids), limit=len(ids))).jobs[::-1]

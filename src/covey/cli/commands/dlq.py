@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...errors import InvalidInput, Refused
-from ..open_queue import open_queue, open_to_look
+from ..open_queue import open_queue
 from ..options import Db, Json, Ref
 from ..printing import answer, as_json, note
-from ..selection import possible, say_skipped
 from .list import Before, Limit, Queue, check_filter, show_page
 
 if TYPE_CHECKING:
@@ -28,21 +27,18 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 def list_dead(queue: Queue = None, limit: Limit = 50, before: Before = None, json: Json = False, db: Db = None) -> None:
     """List dead letters, newest first, and what they died of."""
-    from ...core.view import Filter, Page
+    from ...core.view import Filter
 
     check_filter(before, queue=queue)
-    engine = open_to_look(db)
-    if engine is None:
-        show_page(Page([], None), json=json, nothing="")
-        return
+    engine = open_queue(db)
     page = engine.jobs(Filter(states=("dead",), queue=queue, limit=limit, before=before))
     if json or not page.jobs:
         show_page(page, json=json, nothing="no dead letters")
         return
     import time
 
-    from ...core.times import age
     from .. import render
+    from ..times import age
 
     now = time.time()
     render.table(
@@ -80,9 +76,9 @@ def retry(jobs: Refs = None, all: All = False, queue: Queue = None, json: Json =
         changes = [
             change
             for page in _pages(engine, queue)
-            for change in possible(engine, engine.retry, [job.id for job in page], skipped, ("dead",))
+            for change in _possible(engine, engine.retry, [job.id for job in page], skipped)
         ]
-        say_skipped(skipped, done=bool(changes))
+        _say_skipped(skipped, done=bool(changes))
     if json:
         as_json(changes)
         return
@@ -131,13 +127,48 @@ def _purge(engine: Client, queue: str | None, *, yes: bool) -> list[Change]:
         _ask(len(found) - len(skipped))
     changes: list[Change] = []
     for first in range(0, len(roots), SOME):
-        for change in possible(engine, engine.remove, roots[first : first + SOME], skipped, ("dead",)):
+        for change in _possible(engine, engine.remove, roots[first : first + SOME], skipped):
             if change.state == "removed":
                 changes += [change, *(Change(id, "removed", "dead") for id in below[change.id])]
             else:
                 skipped.append(f"job {change.id} is {change.state} by now")
-    say_skipped(skipped, done=bool(changes))
+    _say_skipped(skipped, done=bool(changes))
     return changes
+
+
+def _possible(
+    engine: Client, change: Callable[[list[int]], list[Change]], ids: list[int], skipped: list[str]
+) -> list[Change]:
+    """What can be done of it is done; the others' reasons are in ``skipped``.
+
+    One transaction, unless it is refused: then halves, so that a few bad ones among many cost few transactions.
+    """
+    from ...core.view import Change, Filter
+
+    try:
+        return change(ids)
+    except Refused as error:
+        if len(ids) == 1:
+            skipped.append(str(error))
+            return []
+    ids = sorted(ids)  # parents first: what is done to them includes their children
+    changes = _possible(engine, change, ids[: len(ids) // 2], skipped)
+    rest = ids[len(ids) // 2 :]
+    states = {job.id: job.state for job in engine.jobs(Filter(ids=tuple(rest), limit=len(rest))).jobs}
+    changes += [Change(id, states[id], "dead") for id in rest if states.get(id, "dead") != "dead"]
+    still = [id for id in rest if states.get(id) == "dead"]
+    return changes + (_possible(engine, change, still, skipped) if still else [])
+
+
+def _say_skipped(skipped: list[str], *, done: bool) -> None:
+    """One line; Refused if nothing was done at all."""
+    if not skipped:
+        return
+    others = f", and {len(skipped) - 1} more" if len(skipped) > 1 else ""
+    line = f"{len(skipped)} skipped: {skipped[0]}{others}"
+    if not done:
+        raise Refused(line)
+    note(line)
 
 
 def _ask(count: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from ...errors import CoveyError
-from ..checks.check_result import CheckResult, bad, ok
+from ..checks.check_result import Finding, bad, ok
 from ..open_queue import database
 from ..options import Db, Json
 from ..printing import as_json, decide
@@ -43,7 +43,7 @@ def doctor(json: Json = False, db: Db = None) -> int:
     return code
 
 
-def _look(url: str) -> Iterator[CheckResult]:
+def _look(url: str) -> Iterator[Finding]:
     from ...open import is_remote
     from ..checks import host
     from ..checks import server as served
@@ -73,19 +73,25 @@ def _look(url: str) -> Iterator[CheckResult]:
         engine.close()
 
 
-def _queue(engine: Engine) -> Iterator[CheckResult]:
-    from ..checks import leftovers, postgres, settings, sqlite
+def _queue(engine: Engine) -> Iterator[Finding]:
+    from ...store.sqlite.database import Sqlite
+    from ..checks import leftovers, postgres, settings
     from ..checks import server as served
+    from ..checks import sqlite as file
 
-    what, look = {"sqlite": ("file", sqlite.look), "postgres": ("server", postgres.look)}[engine.store.dialect.name]
-    yield from _guarded(what, lambda: look(engine))
+    dialect = engine.store.dialect
+    if isinstance(dialect, Sqlite):
+        yield from _guarded("file", lambda: file.look(dialect))
+    else:
+        yield ok("database", dialect.url)
+        yield from _guarded("server", lambda: postgres.look(engine))
     yield from _guarded("schema", lambda: [ok("schema", str(engine.status().schema))])
     yield from _guarded("settings", lambda: settings.look(engine))
     yield from _guarded("leftovers", lambda: leftovers.look(engine))
     yield from _guarded("queue", lambda: served.of_status(engine.status()))
 
 
-def _guarded(check: str, look: Callable[[], Iterable[CheckResult]]) -> Iterator[CheckResult]:
+def _guarded(check: str, look: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
     """Whoever is called because something is wrong must not stumble over it: one check that fails is a finding too."""
     try:
         yield from look()
@@ -94,7 +100,7 @@ def _guarded(check: str, look: Callable[[], Iterable[CheckResult]]) -> Iterator[
         yield bad(check, f"could not be looked at: {text}", "see docs/operations.md, Troubleshooting")
 
 
-def _missing(path: str) -> CheckResult:
+def _missing(path: str) -> Finding:
     if os.path.exists(f"{path}-wal"):
         text = "not there, but its -wal is: it was removed or moved while somebody had it open"
         return bad("file", text, f"if {path} was moved, move {path}-wal with it, before anybody opens either of them")

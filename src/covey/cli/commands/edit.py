@@ -8,7 +8,7 @@ import typer
 
 from ...errors import InvalidInput
 from ..open_queue import open_queue
-from ..options import Db, Json, Ref
+from ..options import Attempts, Db, Json, Ref
 from ..printing import answer, as_json
 
 
@@ -22,9 +22,7 @@ def edit(
     delay: Annotated[
         str | None, typer.Option("--delay", metavar="TIME", help="Not before 90s, 2h, 1d from now.")
     ] = None,
-    max_attempts: Annotated[
-        int | None, typer.Option("--max-attempts", "--max-retries", help="Runs in all, the first included.")
-    ] = None,
+    max_attempts: Attempts = None,
     json: Json = False,
     db: Db = None,
 ) -> None:
@@ -39,7 +37,7 @@ def edit(
     if priority is None and queue is None and max_attempts is None and not start:
         raise InvalidInput("nothing to change; pass --priority, --queue, --run-at, --delay or --max-attempts")
     if max_attempts is not None:
-        from ...core.forms import attempts
+        from ...core.objects import attempts
 
         attempts(max_attempts, "--max-attempts")
     engine = open_queue(db)

@@ -2,33 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ..job_input import submit
-from ..options import CacheIt, Db, NoCache, Refresh, Tools, Words, said, takes_job_options
-from ..parser import WordsCommand, argv_of
+from ..options import (
+    Attempts,
+    Batch,
+    Cwd,
+    Db,
+    Env,
+    KeepBackground,
+    Key,
+    Label,
+    OnError,
+    Priority,
+    Queue,
+    Timeout,
+    TreeTimeout,
+    Words,
+)
+from ..words import WordsCommand, argv_of
 
 
-@takes_job_options("enqueue")
 def enqueue(
     ctx: typer.Context,
     words: Words = None,
     file: Annotated[
         str | None, typer.Option("--file", "-f", metavar="FILE", help="A job per line; - is stdin.")
     ] = None,
-    command: Annotated[
-        str | None, typer.Option("--command", metavar="LINE", help="The command, as a line for the shell.")
+    queue: Queue = "default",
+    priority: Priority = 0,
+    key: Key = None,
+    if_exists: Annotated[
+        str, typer.Option("--if-exists", metavar="error|return", help="When the key is taken.")
+    ] = "error",
+    run_at: Annotated[
+        str | None, typer.Option("--run-at", metavar="TIME", help="Not before; RFC 3339 with a zone.")
     ] = None,
-    *,
-    cache: CacheIt = False,
-    no_cache: NoCache = False,
-    refresh: Refresh = False,
-    tool: Tools = None,
+    delay: Annotated[
+        str | None, typer.Option("--delay", metavar="TIME", help="Not before 90s, 2h, 1d from now.")
+    ] = None,
+    max_attempts: Attempts = None,
+    timeout: Timeout = None,
+    cwd: Cwd = None,
+    env: Env = None,
+    batch: Batch = None,
+    label: Label = None,
+    keep_background: KeepBackground = False,
+    on_error: OnError = None,
+    tree_timeout: TreeTimeout = None,
     json: Annotated[bool, typer.Option("--json", help="Print the ids as JSON.")] = False,
     db: Db = None,
-    **options: Any,
 ) -> None:
     """Queue a command, a JSON object, or many from a file. Prints the new ids, one per line.
 
@@ -40,9 +66,11 @@ def enqueue(
 
     covey enqueue --file jobs.txt             a command or a JSON object per line, all or none
     """
-    caching = {"cache": cache, "no_cache": no_cache, "refresh": refresh, "tool": tool}
-    given: dict[str, Any] = {"file": file, "command": command, "json": json, "db": db, "caching": caching}
-    submit(list(words or ()), argv_of(ctx), **given, **said(options))
+    submit(
+        list(words or ()), argv_of(ctx), file=file, queue=queue, priority=priority, key=key, if_exists=if_exists,
+        run_at=run_at, delay=delay, max_attempts=max_attempts, timeout=timeout, cwd=cwd, env=env, batch=batch,
+        label=label, keep_background=keep_background, on_error=on_error, tree_timeout=tree_timeout, json=json, db=db,
+    )  # fmt: skip
 
 
 enqueue.command_class = WordsCommand  # type: ignore[attr-defined]

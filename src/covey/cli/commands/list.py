@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...errors import InvalidInput
-from ..open_queue import open_to_look
+from ..open_queue import open_queue
 from ..options import Db, Json
 from ..printing import as_json, note
 
@@ -21,20 +21,11 @@ State = Annotated[
 Queue = Annotated[str | None, typer.Option("--queue", "-q", metavar="NAME", help="Only jobs of this queue.")]
 Task = Annotated[str | None, typer.Option("--task", metavar="NAME", help="Only jobs of this task.")]
 Batch = Annotated[str | None, typer.Option("--batch", metavar="NAME", help="Only jobs of this batch.")]
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[QUERY]", help='As in state:dead queue:mail age:>1h error:"boom"; all must hold.', show_default=False
-    ),
-]
-Query = Annotated[str | None, typer.Option("--query", metavar="QUERY", help="The same as an option.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", help="At most this many.")]
 Before = Annotated[int | None, typer.Option("--before", metavar="ID", help="The page after this id.")]
 
 
 def list_jobs(
-    words: Words = None,
-    query: Query = None,
     state: State = None,
     queue: Queue = None,
     task: Task = None,
@@ -44,26 +35,13 @@ def list_jobs(
     json: Json = False,
     db: Db = None,
 ) -> None:
-    """List jobs, newest first.
-
-    covey list state:dead queue:mail          words that must all hold
-
-    covey list 'age:>1h tries:>2' 'task:report.*' label.tenant:t7
-
-    covey list 'error:"no such file"' tree:10 worker:3 "any text"
-    """
-    from ...core.view import Filter, Page
+    """List jobs, newest first."""
+    from ...core.view import Filter
 
     check_filter(before, queue=queue, task=task, batch=batch)
+    engine = open_queue(db)
     states = tuple(word.strip() for text in state or () for word in text.split(",") if word.strip())
-    text = " ".join([*(words or ()), *([query] if query else [])])
-    engine = open_to_look(db)
-    if engine is None:
-        show_page(Page([], None), json=json, nothing="")
-        return
-    page = engine.jobs(
-        Filter(states=states, queue=queue, task=task, batch=batch, limit=limit, before=before, query=text)
-    )
+    page = engine.jobs(Filter(states=states, queue=queue, task=task, batch=batch, limit=limit, before=before))
     show_page(page, json=json, nothing="no jobs")
 
 
@@ -86,9 +64,7 @@ def show_page(page: Page, *, json: bool, nothing: str) -> None:
         from .. import render
 
         render.jobs(page.jobs)
-    elif nothing:
+    else:
         note(nothing)
-    if page.looked_to is not None:
-        note(f"looked at jobs down to {page.looked_to:,}; look further: --before {page.looked_to}")
-    elif page.next is not None:
+    if page.next is not None:
         note(f"there is more: --before {page.next}")

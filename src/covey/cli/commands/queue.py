@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...errors import InvalidInput
-from ..open_queue import open_queue, open_to_look
+from ..open_queue import open_queue
 from ..options import Db, Json
 from ..printing import answer, as_json, note
 
@@ -32,13 +32,13 @@ For = Annotated[str | None, typer.Option("--for", metavar="TIME", help="Resume b
 
 def list_queues(json: Json = False, db: Db = None) -> None:
     """List queues and what is in them."""
-    engine = open_to_look(db)
-    found = engine.queues() if engine else []
+    engine = open_queue(db)
+    found = engine.queues()
     if json:
         as_json(found)
     elif found:
         show_queues(found)
-    elif engine:
+    else:
         note("no queues yet; the first job makes one")
 
 

@@ -8,9 +8,8 @@ import typer
 
 from ...errors import StillStopping
 from ..open_queue import listen_for_ends, open_queue
-from ..options import Db, Json
+from ..options import Db, Json, Refs
 from ..printing import answer, as_json, note
-from ..selection import Batch, Label, Query, Queue, Refs, State, Yes, change_all, counted, is_selected, query_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,39 +23,12 @@ Again = Annotated[bool, typer.Option("--again", help="Queue ended jobs anew; pri
 All = Annotated[bool, typer.Option("--all", help="Start over: children are deleted and made again.")]
 
 
-def retry(
-    jobs: Refs = None,
-    query: Query = None,
-    queue: Queue = None,
-    state: State = None,
-    batch: Batch = None,
-    label: Label = None,
-    again: Again = False,
-    all: All = False,
-    yes: Yes = False,
-    json: Json = False,
-    db: Db = None,
-) -> None:
-    """Run failed, dead or cancelled jobs again, at once. Named ones: all or none."""
-    from ...core.model import ENDED
-
-    text = query_of(query, batch, queue, state, label)
-    selected = is_selected(jobs, text, False)
+def retry(jobs: Refs, again: Again = False, all: All = False, json: Json = False, db: Db = None) -> None:
+    """Run failed, dead or cancelled jobs again, at once. All or none."""
     engine = open_queue(db)
-
-    def retry_these(refs: Sequence[str | int]) -> list[Change]:
-        return retry_when_stopped(engine, refs, again=again, all=all)
-
-    if selected:
-        states = tuple(sorted(ENDED)) if again else ("failed", "dead", "cancelled")
-        changes = change_all(engine, text, states, retry_these, doing="retry", yes=yes)
-    else:
-        changes = retry_these(jobs or [])
+    changes = retry_when_stopped(engine, jobs, again=again, all=all)
     if json:
         as_json(changes)
-        return
-    if selected and not again:
-        answer(f"{counted(len(changes), 'job')} will run again")
         return
     for change in changes:
         answer(str(change.new_id) if again else f"{change.id} {change.state}, was {change.was}")

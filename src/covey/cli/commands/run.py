@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from ...errors import CoveyError, InvalidInput, NotFound, Refused, StoreError
-from ..exit_codes import TIMED_OUT, code_of
+from ..codes import TIMED_OUT, code_of
 from ..open_queue import database, open_queue, refuse_nameless_inside_job
-from ..options import CacheIt, Db, NoCache, Refresh, Tools, Words, said, takes_job_options
-from ..parser import WordsCommand, argv_of
+from ..options import Attempts, Cwd, Db, Env, Key, Label, Priority, Queue, Words
 from ..printing import one_line
+from ..words import WordsCommand, argv_of
 
 if TYPE_CHECKING:
     from ...core.ports import Client
     from ...core.view import JobView
+    from ...engine.engine import Engine
     from ..run_caller import Requests
-    from ..run_pool import RunWorkers
+    from ..run_pool import Workers
 
 NoReuse = Annotated[
     bool, typer.Option("--no-reuse", help="Do not use workers elsewhere, even if a server of this queue runs.")
@@ -31,26 +33,25 @@ Limit = Annotated[
 ]
 Keep = Annotated[bool, typer.Option("--keep", help="Let the job go on if this command ends before it.")]
 
-BROKEN_PIPE = 13  # the number of its signal, where there is such a signal
 HURRY_S = 3.0  # once we are ending: how long a reader may take over what the job has written
 OUTER = "COVEY_OUTER"  # the jobs that wait for a job by a `run`, as <database_id>:<job> …
 LOOK_S = 0.5  # how often we look whether somebody works on the queue
 
 
-@takes_job_options("run")
 def run(
     ctx: typer.Context,
     words: Words = None,
-    *,
+    queue: Queue = "default",
+    priority: Priority = 0,
+    key: Key = None,
+    max_attempts: Attempts = None,
     timeout: Limit = None,
+    cwd: Cwd = None,
+    env: Env = None,
+    label: Label = None,
     keep: Keep = False,
     no_reuse: NoReuse = False,
-    cache: CacheIt = False,
-    no_cache: NoCache = False,
-    refresh: Refresh = False,
-    tool: Tools = None,
     db: Db = None,
-    **given: Any,
 ) -> int:
     """Queue a command, follow what it writes, exit with its code. The job ends with this command, whatever ends it.
 
@@ -61,36 +62,33 @@ def run(
 
     refuse_nameless_inside_job(db)
     limit_s = None if timeout is None else seconds(timeout, "--timeout")
-    options = job_options(said(given))
+    options = job_options(queue=queue, priority=priority, max_attempts=max_attempts, cwd=cwd, env=env, label=label)
     if chain := _outer_jobs():
         options["env"] = {**options.get("env", {}), OUTER: " ".join(f"{database}:{job}" for database, job in chain)}
     argv = argv_of(ctx)
-    refuse_mixture(list(words or ()), argv, None, options.get("key"))
+    refuse_mixture(list(words or ()), argv, None, key)
     url = database(db)
     engine = open_queue(url, create=True)
     settings = engine.settings()
-    specs = from_words(list(words or ()), argv, options)
+    specs = from_words(list(words or ()), argv, settings, {**options, "key": key})
     if len(specs) != 1 or specs[0].kind != "command":
         raise InvalidInput("run takes one command; queue several jobs, or tasks, with `covey enqueue` and `covey wait`")
     if specs[0].run_at is not None or specs[0].delay_s is not None:
         raise InvalidInput("run works the command now; for run_at and delay there are `covey enqueue` and `covey wait`")
-    outer = [job for job in chain if job[0] == engine.database_id]
+    outer = [job for job in chain if job[0] == cast("Engine", engine).database_id]
     if outer:
-        _refuse_own_place(engine, [job for _, job in outer], specs[0].queue_name)
-    from ..caching import cached
+        _refuse_own_place(engine, [job for _, job in outer], specs[0].queue)
     from ..run_caller import Presence, Requests, ourselves
-    from ..run_pool import RunWorkers, reuses
+    from ..run_pool import Workers, reuses
 
-    specs = cached(specs, {"cache": cache, "no_cache": no_cache, "refresh": refresh, "tool": tool})
     reuse = reuses(engine, no_reuse)
 
     lease_s: float = settings["lock_lease_seconds"]
     (job,) = engine.enqueue(specs, caller=None if keep else ourselves(lease_s))
     requests = Requests(limit_s)
     inside = bool(outer)
-    state = "pending" if specs[0].cache is None else engine.job(job.id).state  # nobody is needed for a hit
-    workers = RunWorkers(engine, url, job.id, specs[0].queue_name, requests, reuse=reuse, keep=keep, inside=inside)
-    running = Running(engine, job.id, workers, requests, keep=keep, state=state)
+    workers = Workers(engine, url, job.id, specs[0].queue, requests, reuse=reuse, keep=keep, inside=inside)
+    running = Running(engine, job.id, workers, requests, keep=keep)
     presence = None if keep else Presence(engine, job.id, min(settings["heartbeat_seconds"], lease_s / 3))
     try:
         return running.work()
@@ -105,16 +103,13 @@ run.command_class = WordsCommand  # type: ignore[attr-defined]
 class Running:
     """One job, from its first line to its exit code."""
 
-    def __init__(
-        self, engine: Client, job: int, workers: RunWorkers, requests: Requests, *, keep: bool, state: str
-    ) -> None:
+    def __init__(self, engine: Client, job: int, workers: Workers, requests: Requests, *, keep: bool) -> None:
         from ..follow import Follower
         from ..slow_reader import Outlet
 
         self._engine, self._job, self._workers, self._requests, self._keep = engine, job, workers, requests, keep
         self._outs = Outlet(sys.stdout, requests.are_due), Outlet(sys.stderr, requests.are_due)
         self._follower = Follower(engine, job, seen=set(), outs=self._outs)
-        self._state = state
         self._look_at = time.monotonic() + LOOK_S
 
     def work(self) -> int:
@@ -122,8 +117,7 @@ class Running:
         from ..run_caller import Asked, OutOfTime, Unread
 
         try:
-            if self._state != "completed":
-                self._workers.look(self._state)
+            self._workers.look("pending")
             view = self._follower.follow(self._tick)
             if any(out.is_unread for out in self._outs):
                 raise Unread
@@ -178,7 +172,7 @@ class Running:
                 self._workers.leave(hurry=True)
             if is_late:
                 self._say(f"time is over, job {self._job} was cancelled")
-        return TIMED_OUT if is_late else 128 + (reason.number if isinstance(reason, Asked) else BROKEN_PIPE)
+        return TIMED_OUT if is_late else 128 + (reason.number if isinstance(reason, Asked) else signal.SIGPIPE)
 
     def _see_it_end(self) -> None:
         """The processes of the cancelled job are gone, and what they wrote is out."""

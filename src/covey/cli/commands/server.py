@@ -22,17 +22,6 @@ Names = Annotated[
     typer.Option("--allow-host", metavar="NAME", help="A name by which clients call this server; repeatable."),
 ]
 NeedsToken = Annotated[bool, typer.Option("--require-token", help="On the loopback too nobody comes in without one.")]
-Prefix = Annotated[
-    str | None, typer.Option("--prefix", metavar="PATH", help="Where a proxy has put this server, as in /covey.")
-]
-SessionKey = Annotated[
-    str | None,
-    typer.Option(
-        "--session-key",
-        metavar="FILE",
-        help="Signs browsers' sessions; the same for all servers of a queue. Else one beside the queue.",
-    ),
-]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say only what went wrong.")]
 
 
@@ -42,16 +31,14 @@ def server(
     port: Port = None,
     allow_host: Names = None,
     require_token: NeedsToken = False,
-    prefix: Prefix = None,
-    session_key: SessionKey = None,
     quiet: Quiet = False,
     db: Db = None,
 ) -> int:
-    """Serve a queue and its dashboard (/ui) until Ctrl-C or `covey server stop`. Workers: `covey worker start --db http://…`."""
+    """Serve a queue over HTTP until Ctrl-C or `covey server stop`. Workers: `covey worker start --db http://…`."""
     from .. import serving
 
     if action == "stop":
-        if host or port is not None or allow_host or require_token or prefix or session_key:
+        if host or port is not None or allow_host or require_token:
             raise InvalidInput("covey server stop takes no address; the server of this queue is meant")
         return serving.stop(db)
     if action is not None:
@@ -63,6 +50,4 @@ def server(
         names=allow_host or [],
         needs_token=require_token,
         quiet=quiet,
-        prefix=serving.prefix_of(prefix),
-        session_key=session_key,
     )

@@ -77,7 +77,6 @@ def _facts(view: JobView) -> list[tuple[str, object]]:
         ("job", view.id),
         ("key", view.key),
         ("state", state),
-        ("cached from", None if view.cached_from is None else f"job {view.cached_from}; nothing ran"),
         ("error", view.error),
         ("exit code", view.exit_code),
         ("command", view.command),
@@ -133,6 +132,6 @@ def took(started_at: str | None, finished_at: str | None) -> str:
         return ""
     from datetime import datetime
 
-    from ...core.times import span
+    from ..times import span
 
     return span(max(0.0, (datetime.fromisoformat(finished_at) - datetime.fromisoformat(started_at)).total_seconds()))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from msgspec import structs
 
-from ...errors import NoQueue, StoreError
-from ..open_queue import NONE_YET, database, open_queue
+from ...errors import StoreError
+from ..open_queue import database, open_queue
 from ..options import Db, Json
-from ..printing import as_json, decide, note
+from ..printing import as_json, decide
 
 if TYPE_CHECKING:
     from ...core.view import Finding, Status
@@ -19,35 +18,20 @@ NOBODY = "none; `covey worker start`"
 CODES = {"fine": 0, "warning": 1, "broken": 2}
 
 
-Check = Annotated[
-    bool,
-    typer.Option("--check", help="For monitors: exit 1 if something is odd, 2 if it is broken or missing."),
-]
-
-
-def status(check: Check = False, json: Json = False, db: Db = None) -> int:
+def status(json: Json = False, db: Db = None) -> int:
     """Say which queue this is, what is in it, who works on it, and whether all is well.
 
-    Exits 0 when it could answer, 2 when the queue cannot be read. With --check the code says how the queue is: 0 fine,
-    1 something needs attention, 2 broken or missing.
+    Exits 0 if it is fine, 1 if something needs attention, 2 if it is broken.
     """
-    from ...open import shown
-
     url = database(db)
     try:
         found = open_queue(url).status()
     except (StoreError, OSError) as error:
-        if isinstance(error, NoQueue) and not check:
-            text = NONE_YET.format(shown(url))
-            if json:
-                as_json(_unreadable(shown(url), text, "fine"))
-            note(text)
-            return 0
         broken = _explained(error)
         if json:
             as_json(_unreadable(url, str(broken)))
         raise broken from None
-    code = decide(CODES[found.health] if check else 0)
+    code = decide(CODES[found.health])
     if json:
         as_json(found)
     else:
@@ -63,17 +47,17 @@ def _explained(error: StoreError | OSError) -> StoreError:
     return error
 
 
-def _unreadable(url: str, text: str, health: str = "broken") -> dict[str, Any]:
-    """A Status of which nothing is known but that it is broken, or that there is none yet."""
+def _unreadable(url: str, text: str) -> dict[str, Any]:
+    """A Status of which nothing is known but that it is broken."""
     from ... import __version__
     from ...core.view import Finding, Status
 
     known = {
         "database": url,
         "version": __version__,
-        "health": health,
+        "health": "broken",
         "notes": [text],
-        "findings": [Finding(level="broken" if health == "broken" else "note", text=text)],
+        "findings": [Finding(level="broken", text=text)],
         "counts": {},
         "queues": [],
         "pools": 0,
@@ -83,10 +67,10 @@ def _unreadable(url: str, text: str, health: str = "broken") -> dict[str, Any]:
 
 
 def _show(found: Status, db: str | None) -> None:
-    from ...core.times import span
     from ...engine.health import sentence
     from .. import render
     from ..pasting import pasteable
+    from ..times import span
 
     counts = ", ".join(f"{count:,} {state}" for state, count in found.counts.items() if count)
     render.facts(

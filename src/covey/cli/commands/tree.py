@@ -146,7 +146,7 @@ def _line(node: Node) -> Text:
 
 def _time(node: Node, now: float) -> str:
     """How long it took, or how long it has been at it."""
-    from ...core.times import age
+    from ..times import age
     from .show import took
 
     job = node.job

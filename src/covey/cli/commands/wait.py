@@ -8,7 +8,7 @@ import typer
 
 from ...core.model import ENDED
 from ...errors import NotFound
-from ..exit_codes import TIMED_OUT, code_of
+from ..codes import TIMED_OUT, code_of
 from ..open_queue import open_queue
 from ..options import Db, Json, Refs
 from ..printing import as_json, note, one_line

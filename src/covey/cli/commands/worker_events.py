@@ -47,41 +47,31 @@ def events(
     """
     if not 0 <= limit <= MOST:
         raise InvalidInput(f"--limit {limit}: from 0 to {MOST:,}")
-    kinds = _words(kind or ())
+    kinds = {word.strip() for text in kind or () for word in text.split(",") if word.strip()}
     engine = open_queue(db)
     feed = Feed(engine, None if pool is None else _pools_of(engine, pool), kinds)
     shown = feed.latest(limit)
     if unknown := sorted(kinds - set(KINDS) - feed.met):
         raise InvalidInput(f"no kind {unknown[0]!r}; kinds are {', '.join(KINDS)}")
-    if follow:
-        _follow(feed, shown, json=json)
-    elif json:
+    printer = _Lines(shown, json=json and follow)
+    if json and not follow:
         as_json(shown)
     elif shown:
-        _Lines(shown, json=False).print(shown)
-    elif limit:
+        printer.print(shown)
+    elif limit and not follow:
         nothing = pasteable("nothing has happened yet; `covey worker start` runs workers", db)
         note("no such events" if kinds or pool else nothing)
-
-
-def _words(given: Iterable[str]) -> set[str]:
-    """Each may be several, by comma."""
-    return {word.strip() for text in given for word in text.split(",") if word.strip()}
-
-
-def _follow(feed: Feed, shown: list[Event], *, json: bool) -> None:
-    """These and all that follow are printed, until nobody reads any more."""
-    printer = _Lines(shown, json=json)
-    printer.print(shown)
-    while not _reader_leaves_within(LOOK_S):
+    while follow and not _reader_leaves_within(LOOK_S):
         printer.print(feed.fresh())
 
 
 def _reader_leaves_within(seconds: float) -> bool:
     """Waits; True once nobody reads stdout any more, as in `… -f | head`: with nothing to say we would not notice."""
-    from ...system.waiting import is_abandoned
+    import select
 
-    return is_abandoned(sys.stdout.fileno(), seconds)
+    watch = select.poll()
+    watch.register(sys.stdout.fileno(), 0)  # errors are told unasked
+    return bool(watch.poll(seconds * 1000))
 
 
 def _pools_of(engine: Client, name: str) -> set[int]:
@@ -89,17 +79,12 @@ def _pools_of(engine: Client, name: str) -> set[int]:
     ids = {pool.id for pool in engine.pool_views() if name in (str(pool.id), pool.name)}
     if not ids and name.isdecimal() and len(name) < 19 and engine.pool_events(int(name), limit=1):
         ids = {int(name)}
-    ids = ids or _started_as(engine, name)
+    if not ids:
+        started = Feed(engine, None, {"pool_started"}).latest(MOST)
+        ids = {e.pool for e in started if e.pool is not None and (e.text or "").startswith(f"{name} (pid ")}
     if not ids:
         raise NotFound(f"no pool {name!r}, and no events of one; `covey worker list` shows what there is")
     return ids
-
-
-def _started_as(engine: Client, name: str) -> set[int]:
-    started = Feed(engine, None, {"pool_started"}).latest(MOST)
-    return {
-        event.pool for event in started if event.pool is not None and (event.text or "").startswith(f"{name} (pid ")
-    }
 
 
 class Feed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ..open_queue import open_to_look
+from ..open_queue import open_queue
 from ..options import Db, Json
 from ..pasting import pasteable
 from ..printing import as_json, note
@@ -22,13 +22,13 @@ DROPPED = ("QUEUE", "MEMORY", "KIND", "FAILED", "DONE", "PID")
 
 def list_workers(json: Json = False, db: Db = None) -> None:
     """List pools and their workers: who is there, what each of them runs, and what could not start."""
-    engine = open_to_look(db)
-    pools = engine.pool_views() if engine else []
+    engine = open_queue(db)
+    pools = engine.pool_views()
     if json:
         as_json(pools)
     elif pools:
         _show(pools)
-    elif engine:
+    else:
         note(pasteable("no workers; `covey worker start` runs some", db))
 
 
@@ -48,9 +48,9 @@ def _show(pools: list[PoolView]) -> None:
 
 
 def _facts(pool: PoolView, alive: bool) -> Iterator[tuple[str, object]]:
-    from ...core.times import span
     from ...engine.health import is_frozen
     from .. import render
+    from ..times import span
 
     state = "gone" if not alive else "frozen" if is_frozen(pool) else pool.state
     queues = ", ".join(pool.queues) if pool.queues else "all queues"
@@ -69,8 +69,8 @@ def _facts(pool: PoolView, alive: bool) -> Iterator[tuple[str, object]]:
 
 
 def _row(worker: WorkerView) -> dict[str, object]:
-    from ...core.times import age
     from .. import render
+    from ..times import age
 
     kind = f"{worker.kind}/{worker.mode}" if worker.mode else worker.kind
     values = (

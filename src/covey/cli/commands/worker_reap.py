@@ -31,7 +31,7 @@ class Leftover(Struct, frozen=True):
     command: str
 
 
-class ReapedPool(Struct, kw_only=True):
+class Reaped(Struct, kw_only=True):
     """A pool that is lost or seems so, and what it left. `reaped`: that has been dealt with."""
 
     id: int
@@ -91,8 +91,8 @@ def refuse_own_pool(engine: Engine, lost: list[LostPool]) -> None:
             raise Refused(f"this command runs inside a job of pool {pool.id}, which is lost; run it from elsewhere")
 
 
-def _reap(reaper: Reaper, pool: LostPool, view: PoolView, *, dry_run: bool) -> ReapedPool:
-    found = ReapedPool(
+def _reap(reaper: Reaper, pool: LostPool, view: PoolView, *, dry_run: bool) -> Reaped:
+    found = Reaped(
         id=pool.id,
         name=view.name,
         host=pool.host,
@@ -109,16 +109,16 @@ def _reap(reaper: Reaper, pool: LostPool, view: PoolView, *, dry_run: bool) -> R
     return found
 
 
-def _silent(pool: PoolView) -> ReapedPool:
+def _silent(pool: PoolView) -> Reaped:
     """Left alone: its process lives, or can be seen only on its own host."""
-    from ...core.times import span
     from ...engine.health import is_frozen
+    from ..times import span
 
     if is_frozen(pool):
         advice = f"its process lives; resume it with `kill -CONT {pool.pid}`, or end it"
     else:
         advice = f"it seems lost; a running pool gives it up after {pool.lease_s:g} s of silence"
-    return ReapedPool(
+    return Reaped(
         id=pool.id,
         name=pool.name,
         host=pool.host,
@@ -134,8 +134,9 @@ def _silent(pool: PoolView) -> ReapedPool:
 def _reap_containers(engine: Engine, log: Log, *, dry_run: bool) -> list[ContainersReaped]:
     """Those of lost supervisors are gone, in every container engine that answers."""
     from ...containers.docker import ENGINES, Docker
-    from ...containers.launch import orphans, remove_orphans
+    from ...containers.launch import orphans
     from ...containers.secret import sweep
+    from ...containers.supervisor import remove_orphans
     from ...errors import ContainerError
 
     found = []
@@ -154,7 +155,7 @@ def _reap_containers(engine: Engine, log: Log, *, dry_run: bool) -> list[Contain
     return found
 
 
-def _show(found: list[ReapedPool], *, quiet: bool) -> None:
+def _show(found: list[Reaped], *, quiet: bool) -> None:
     if not quiet and not any(pool.lost for pool in found):
         note("nothing to reap: no pool of this host is lost")
     for pool in found:
@@ -177,7 +178,8 @@ def _count(number: int, one: str, many: str | None = None) -> str:
 
 
 def _command_line(pid: int) -> str:
-    from ...system.process import command_line
-
-    said = command_line(pid)
-    return "(gone)" if said is None else said
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return "(gone)"

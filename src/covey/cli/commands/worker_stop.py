@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...errors import NotFound, Refused
-from ..open_queue import open_to_look
+from ..open_queue import open_queue
 from ..options import Db
 from ..printing import answer, note
 
@@ -27,9 +27,7 @@ def stop(pools: Names = None, now: Now = False, timeout: Limit = None, db: Db = 
     from ...core.times import seconds
 
     limit_s = None if timeout is None else seconds(timeout, "--timeout")
-    engine = open_to_look(db)
-    if engine is None:
-        return
+    engine = open_queue(db)
     found = _chosen(engine, pools or [])
     if not found:
         note("no pool of this queue runs on this host")
@@ -63,24 +61,23 @@ def _lives_here(pool: PoolView) -> bool:
 
 def _signal(pool: PoolView, *, now: bool) -> None:
     """The pool has the signal. A pidfd pins the process, so that the check still holds when the signal goes out."""
+    import os
     import signal
 
-    from ...system.calls import calls
-
     try:
-        process = calls.handle(pool.pid)
+        fd = os.pidfd_open(pool.pid)
     except OSError:
         return
     try:
         # A pool that is stopping already would take a second signal for "now".
         if _lives_here(pool) and (now or pool.state != "stopping"):
-            process.send(signal.SIGINT)
+            signal.pidfd_send_signal(fd, signal.SIGINT)
             if now:  # the second signal is "now"; two of the same might melt into one
-                process.send(signal.SIGTERM)
+                signal.pidfd_send_signal(fd, signal.SIGTERM)
     except ProcessLookupError:
         pass
     finally:
-        process.close()
+        os.close(fd)
 
 
 def _await(engine: Client, pools: list[PoolView], limit_s: float | None) -> None:

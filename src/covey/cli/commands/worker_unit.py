@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from ...errors import InvalidInput
-from ...system.process import user_name
 from ..apps_queue import asked
 from ..open_queue import database
 from ..options import Db
@@ -66,7 +65,7 @@ def _unit(executable: list[str], words: list[str], *, description: str, grace_s:
     first, *rest = [*executable, *words]
     # Systemd takes the program itself as it stands; only in its arguments it looks for variables.
     command = " ".join([_quoted(first), *(_quoted(word, variables=True) for word in rest)])
-    user = f"User={user_name()}\n" if system else ""
+    user = f"User={_user()}\n" if system else ""
     return f"""\
 [Unit]
 Description={_line(description)}
@@ -134,3 +133,12 @@ def _printable(text: str, but: str = "") -> str:
         if (ord(char) < 32 or ord(char) == 127 or 0xD800 <= ord(char) < 0xE000) and char not in but:
             raise InvalidInput(f"{text!r} cannot be written into a unit: it has characters that are no text")
     return text
+
+
+def _user() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

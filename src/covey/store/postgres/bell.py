@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import select
 import threading
 import weakref
 
 import psycopg
 
-from ...system.calls import WakeUp, calls
-from ...system.waiting import readable
 from ..sqlite.in_memory import QuietEar as Ear
 from .url import Target
 
@@ -21,7 +21,7 @@ class Ears:
         self._ears: weakref.WeakSet[Ear] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._end: WakeUp | None = None  # ends the thread
+        self._end = -1  # an eventfd that ends the thread
         self.backend: int | None = None  # the pid of our session on the server, while there is one
 
     def listen(self, who: str) -> Ear:
@@ -31,7 +31,7 @@ class Ears:
         with self._lock:
             self._ears.add(ear)
             if self._thread is None:
-                self._end = calls.wake_up()
+                self._end = os.eventfd(0, os.EFD_CLOEXEC)
                 self._thread = threading.Thread(target=self._run, name="covey-listen", daemon=True)
                 self._thread.start()
         return ear
@@ -39,10 +39,10 @@ class Ears:
     def close(self) -> None:
         with self._lock:
             thread, self._thread = self._thread, None
-        if thread is not None and self._end is not None:
-            self._end.ring()
+        if thread is not None:
+            os.eventfd_write(self._end, 1)
             thread.join()
-            self._end.close()
+            os.close(self._end)
 
     # ── the thread ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -64,17 +64,12 @@ class Ears:
             pause_s = min(max(pause_s * 2, RETRY_S[0]), RETRY_S[1])
 
     def _ended(self, timeout_s: float) -> bool:
-        return bool(readable([self._ending()], timeout_s))
-
-    def _ending(self) -> int:
-        assert self._end is not None
-        return self._end.fileno()
+        return self._end in _readable([self._end], timeout_s)
 
     def _hear(self, db: psycopg.Connection[tuple[object, ...]]) -> bool:
         """Until we are told to end (True) or the connection is lost."""
         while True:
-            end = self._ending()
-            if end in readable([db.fileno(), end]):
+            if self._end in _readable([db.fileno(), self._end]):
                 return True
             db.pgconn.consume_input()
             said = set()
@@ -91,3 +86,11 @@ class Ears:
     def _all(self) -> list[Ear]:
         with self._lock:
             return list(self._ears)
+
+
+def _readable(fds: list[int], timeout_s: float | None = None) -> list[int]:
+    """By poll: select knows no descriptor above 1,023, and a pool of many workers has those."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return [fd for fd, _ in poll.poll(None if timeout_s is None else timeout_s * 1000)]

@@ -12,8 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...errors import Refused, SchemaError, StoreError, Undone
-from ..dialect import STILL_S, KeyTaken, Params
-from ..time_limit import Limit
+from ..dialect import Params
 from .binding import Insert, insert_of, placeholders
 
 if TYPE_CHECKING:
@@ -28,26 +27,24 @@ PASSING = ("40001", "40P01", "55P03", "57014")  # serialization, deadlock, lock 
 MISSING = ("42P01", "42703", "3F000")
 
 
+class Taken(Undone):
+    """A key was taken by somebody else between the look and the insert."""
+
+
 class Borrowed:
-    """The database of ``home``, inside the transaction that is open on the connection behind ``send``."""
+    """What an enqueue needs of a Dialect, and no more."""
 
     name = "postgres"
-    limit: Limit | None = None
+    row_locks = True
 
     def __init__(self, home: Postgres, send: Send) -> None:
-        self.url, self.side, self.prefix = home.url, home.side, home.prefix
-        self.now, self.listen, self.upkeep = home.now, home.listen, home.upkeep
-        self._channel, self._lock = home.channel, home.advisory_lock
+        self.url, self.prefix, self.channel = home.url, home.prefix, home.channel
+        self._lock = home.advisory_lock
         self._send = send
 
     @contextlib.contextmanager
-    def transaction(
-        self, *, marked: bool = True, alone: bool = False, wait_s: float | None = None, still_s: float = STILL_S
-    ) -> Iterator[None]:
-        """What was done in the block is part of the caller's transaction; if it raises, nothing was done.
-
-        Nothing is set here, so the options change nothing: who waits, and for how long, the caller has said.
-        """
+    def transaction(self) -> Iterator[None]:
+        """What was done in the block is part of the caller's transaction; if it raises, nothing was done."""
         self._run(f"savepoint {SAVEPOINT}", {})
         try:
             self._run(f"select pg_advisory_xact_lock_shared({self._lock})", {})
@@ -56,11 +53,6 @@ class Borrowed:
         except BaseException:
             self._return()
             raise
-
-    @contextlib.contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """What one moment is, the isolation of the caller's transaction says."""
-        yield
 
     def _return(self) -> None:
         """To the savepoint. Twice if need be: a cancel meant for the statement before may arrive late."""
@@ -84,10 +76,7 @@ class Borrowed:
 
     def ring(self, who: str) -> None:
         """Heard when the caller commits. Without regard to a backlog: by then it may be gone."""
-        self.query("select pg_notify(:channel, :who)", {"channel": self._channel, "who": who})
-
-    def close(self) -> None:
-        """The connection is the caller's, and stays open."""
+        self.query("select pg_notify(:channel, :who)", {"channel": self.channel, "who": who})
 
     def _run(self, text: str, params: Params) -> list[tuple[Any, ...]]:
         try:
@@ -102,7 +91,7 @@ class Borrowed:
         state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or ""
         said = str(error).strip().partition("\n")[0] or type(error).__name__
         if state == "23505":
-            return KeyTaken(f"{said}; somebody else took the key")
+            return Taken(f"{said}; somebody else took the key")
         if state in PASSING:
             return Undone(f"{said}; nothing was enqueued, roll back and begin your transaction again")
         if state in MISSING:

@@ -12,7 +12,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import Any, TypeVar
@@ -23,29 +23,37 @@ from psycopg import errors as pg
 from ...env import failpoint
 from ...errors import StoreError, Undone, Unknown
 from ..dialect import STILL_S, Listener, Params
-from ..time_limit import Limit, with_limit
+from ..statements import MACROS, written_out
+from ..time_limit import Limit, limited, with_limit
+from . import functions as planned
 from .bell import Ears
 from .binding import Insert, answers, insert_of, placeholders, written
-from .functions import HINT, opening
-from .session import Session, explained, opened
-from .upkeep import PostgresUpkeep, token_of
+from .explained import explained, first_line
+from .session import Session
 from .url import Target
 
 T = TypeVar("T")
 
 PATIENCE_S = 5.0  # how long a lost connection is sought again before the caller hears of it
 RESOLVE_S = 30.0  # how long the fate of a commit is asked for
+RECEIPTS_LAST_S = 600.0  # far longer than anybody asks
 CLOCK_LASTS_S = 30.0
+PLANNING_WAIT_S = 1.0
 FEW = 8  # rows that are cheaper as one statement than as a COPY
 BATCH = 500  # rows of one statement
 MOST_HINTS = 1000  # one for each queue, kind and priority
 
+# Statistics lag behind a queue by nature: empty now, a million rows in a minute. The indexes are always right, and read
+# in order they skip what is known to be dead; a bitmap of them would not.
+HINT = "set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
 RING = "select pg_notify(:channel, :who)"
 
 
 class Postgres:
     name = "postgres"
+    row_locks = True
     limit: Limit | None = None
+    within = limited
 
     def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:
         """Connected, or StoreError in one line."""
@@ -68,7 +76,7 @@ class Postgres:
         self._brief = False  # who waits for a lock would rather hear of it soon
         self._offset = 0.0
         self._sampled_at = -CLOCK_LASTS_S
-        self.durable = True
+        self._durable = True
         self._bound_hints: dict[tuple[Any, ...], str] = {}
         self._ears = Ears(target)
         self.statements = 0  # sent so far, for benchmarks
@@ -100,7 +108,7 @@ class Postgres:
         with self._lock:
             self._refuse_other_process()
             self._connect(PATIENCE_S)
-            token = token_of(self.now(), os.urandom(10))
+            token = _token_of(self.now(), os.urandom(10))
             text, place = self._whole(sql, {**params, "token": token}, [self._hint(*hint)])
             try:
                 failpoint("express.before_commit")
@@ -187,6 +195,28 @@ class Postgres:
             while batch := list(islice(rows, BATCH)):
                 self._unsent.append(insert.text(psycopg.ClientCursor(self._session()), batch))
 
+    def script(self, sql: str) -> None:
+        self._run(written_out(sql.replace("{schema}", self.schema), MACROS[self.name], self.prefix), None)
+
+    def tables(self) -> set[str]:
+        found = "select tablename from pg_catalog.pg_tables where schemaname = :schema"
+        return {row[0] for row in self.query(found, {"schema": self.schema})}
+
+    def planned(self, statements: Mapping[str, str]) -> dict[str, str]:
+        wanted = planned.calls(statements, self.prefix)
+        known = "select proname from pg_proc p join pg_namespace n on n.oid = pronamespace where nspname = :schema"
+        there = {row[0] for row in self.query(known, {"schema": self.schema})}
+        missing = [made for function, made, _ in wanted.values() if function not in there]
+        try:
+            if missing:
+                # Soon or not at all: whoever waits to be alone makes everybody else wait.
+                with self.transaction(alone=True, marked=False, wait_s=PLANNING_WAIT_S):
+                    self._run("; ".join(missing), None)
+                    failpoint("plan.before_commit")
+        except StoreError:
+            return {}  # may not create functions, or a standby: then the plain statements
+        return {name: call for name, (_, _, call) in wanted.items()}
+
     def take_ids(self, table: str, count: int) -> Sequence[int]:
         sequence = f"'{self.prefix}{table}_id_seq'"
         return [row[0] for row in self.query(f"select nextval({sequence}) from generate_series(1, {count})", {})]
@@ -197,6 +227,13 @@ class Postgres:
             if time.monotonic() - self._sampled_at > CLOCK_LASTS_S and not self._inside:
                 self._persistently(self._sample_clock)
         return int((time.monotonic() + self._offset) * 1e6)
+
+    def tidy(self) -> None:
+        oldest = _token_of(self.now() - int(RECEIPTS_LAST_S * 1e6), bytes(10))
+        self.query(f"delete from {self.prefix}receipts where token < :oldest", {"oldest": oldest})
+
+    def set_durability(self, durability: str) -> None:
+        self._durable = durability == "full"
 
     def ring(self, who: str) -> None:
         """In a transaction of its own: inside the writer's it would make all commits wait for each other."""
@@ -216,11 +253,12 @@ class Postgres:
         self._refuse_other_process()
         return self._ears.listen(who)
 
-    def while_waiting(self, work: Callable[[], float | None]) -> None:
+    def while_waiting(self, work: Callable[[], float | None]) -> bool:
         with self._lock:
             self._meanwhile = work
             if self._db is not None:
                 self._db.meanwhile = work
+        return True
 
     def close(self) -> None:
         """Nothing is open. In a forked child the parent's connection is left alone."""
@@ -229,23 +267,46 @@ class Postgres:
             with self._lock:
                 self._drop()
 
-    @property
-    def upkeep(self) -> PostgresUpkeep:
-        return PostgresUpkeep(self)
+    # ── maintenance ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def alone(self, sql: str) -> None:
-        """In a message of its own: several statements in one are a transaction."""
-        with self._lock:
-            self._persistently(partial(self._run, sql, None))
+    def problems(self) -> list[str]:
+        """Indexes that cannot be used, tables that are missing; the server guards the rest by itself."""
+        broken = self.query(
+            "select c.relname from pg_index i join pg_class c on c.oid = i.indexrelid "
+            "join pg_namespace n on n.oid = c.relnamespace "
+            "where n.nspname = :schema and not (i.indisvalid and i.indisready)",
+            {"schema": self.schema},
+        )
+        return [f"the index {row[0]} is not valid; run `reindex index {self.prefix}{row[0]}`" for row in broken]
+
+    def size(self) -> int:
+        """Bytes of all tables with their indexes."""
+        sizes = [f"pg_total_relation_size('{self.prefix}{table}')" for table in self.tables()]
+        return int(self.query(f"select {' + '.join(sizes)}", {})[0][0])
+
+    def vacuum(self) -> None:
+        for table in sorted(self.tables()):
+            with self._lock:  # in a message of its own: several statements in one are a transaction
+                self._persistently(partial(self._run, f"vacuum (analyze) {self.prefix}{table}", None))
 
     # ── transactions ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _begin_text(self, alone: bool, wait_s: float, still_s: float = STILL_S) -> str:
-        return opening(self._target.lock, alone, wait_s, still_s, self.durable)
+        """Every writer holds the queue's lock together with the others, unless it must be alone."""
+        lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
+        settings = [
+            HINT,
+            f"set_config('lock_timeout', '{int(wait_s * 1000)}', true)",
+            # A writer that is frozen (SIGSTOP, a lost host) must not hold its locks for ever.
+            f"set_config('idle_in_transaction_session_timeout', '{int(still_s * 1000)}', true)",
+        ]
+        commit = planned.SYNCHRONOUS if self._durable else "'off'"
+        settings.append(f"set_config('synchronous_commit', {commit}, true)")
+        return f"begin; select {', '.join(settings)}, {lock}({self._target.lock})"
 
     def _whole(self, sql: str, params: Params, hints: Sequence[str]) -> tuple[str, int]:
         """A transaction of this statement in one message, with hints behind it; at which place its answer comes."""
-        terms = {"patience": str(int(self._timeout_s * 1000)), "durable": self.durable, "lock": self._target.lock}
+        terms = {"patience": str(int(self._timeout_s * 1000)), "durable": self._durable, "lock": self._target.lock}
         asked = self._bound(placeholders(sql), {**params, **terms})
         if ":patience" not in sql:  # a function does by itself what else a transaction begins with
             return "; ".join([self._begin_text(False, self._timeout_s), asked, "commit", *hints]), 2
@@ -269,7 +330,7 @@ class Postgres:
     def _commit(self, marked: bool) -> None:
         if not self._begun and len(self._unsent) == 1:
             return  # nothing was said
-        token = token_of(self.now(), os.urandom(10)) if marked else None
+        token = _token_of(self.now(), os.urandom(10)) if marked else None
         receipt = f"insert into {self.prefix}receipts (token) values ('{token}'); " if token else ""
         try:
             self._run("; ".join([f"{receipt}commit", *self._hints]), None)
@@ -390,12 +451,27 @@ class Postgres:
         if self._db is not None and not self._db.closed and not self._unfit:
             return
         self._drop()
-        self._db = opened(self._target, self.url, patience_s, self._greet)
-
-    def _greet(self, session: Session) -> None:
-        self._db = session
-        self._sample_clock()
-        session.meanwhile = self._meanwhile
+        deadline = time.monotonic() + patience_s
+        pause_s = 0.02
+        while True:
+            try:
+                self._db = Session.connect(
+                    self._target.conninfo,
+                    autocommit=True,
+                    prepare_threshold=None,
+                    cursor_factory=psycopg.ClientCursor,
+                )
+                self._sample_clock()
+                self._db.meanwhile = self._meanwhile
+                return
+            except (psycopg.OperationalError, Undone) as error:
+                self._drop()
+                if time.monotonic() + pause_s > deadline:
+                    raise StoreError(f"cannot reach {self.url}: {first_line(error)}") from None
+            except (psycopg.Error, UnicodeError) as error:
+                raise StoreError(f"cannot use {self.url}: {first_line(error)}") from None
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, 0.5)
 
     def _drop(self) -> None:
         if self._db is not None:
@@ -416,3 +492,8 @@ class Postgres:
         if self.limit and self.limit.is_over and isinstance(error, pg.QueryCanceled):
             return self.limit.refusal()
         return explained(error, self.url, lost=self._is_lost(), brief=self._brief)
+
+
+def _token_of(micros: int, dice: bytes) -> str:
+    """Names one transaction; later ones sort higher, so that old ones can be deleted by their names."""
+    return f"{micros // 1000:012x}{dice.hex()}"

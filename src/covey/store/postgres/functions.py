@@ -11,18 +11,11 @@ import hashlib
 import re
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import get_type_hints
 
-from ..job_rows import COLUMN_TYPES
 from ..statements import written_out
-from ..turn_state import Instants, TurnState
 
 # What a statement answers about a pool, and about a claim: types, under names that are no column's.
-STATE = get_type_hints(TurnState)
-del STATE["instants"]
-STATE |= get_type_hints(Instants)
-TYPES = {int: "bigint", int | None: "bigint", str | None: "text", bool: "boolean"}
-POOL = ", ".join(f"a{n} {TYPES[kind]}" for n, kind in enumerate(STATE.values(), 1))
+POOL = "a1 bigint, a2 bigint, a3 text, a4 boolean, a5 bigint, a6 bigint, a7 boolean"
 CLAIM = (
     "b1 bigint, b2 bigint, b3 text, b4 integer, b5 bigint, b6 double precision, b7 text, b8 text, b9 bigint, c1 text"
 )
@@ -33,13 +26,15 @@ PLANNED: dict[str, tuple[dict[str, str], str]] = {
     "lock_families": ({"ids": "text"}, "a bigint"),
     "complete": (
         {"pool": "bigint", "done": "text", "now": "bigint", "flat": "boolean"},
-        "a bigint, b bigint, c integer, d bigint, e boolean, f text",
+        "a bigint, b bigint, c integer, d bigint, e boolean",
     ),
     "insert_express": (
         {
-            **dict.fromkeys(("kind", "task", "state", "created_by", "args"), "text"),
-            **dict.fromkeys(("joins", "now", "tree_deadline_at"), "bigint"),
-            **COLUMN_TYPES,
+            **dict.fromkeys(("queue", "kind", "task", "state"), "text"),
+            **dict.fromkeys(("priority", "max_attempts", "run_at", "now"), "bigint"),
+            **dict.fromkeys(("timeout_s", "backoff_base", "backoff_cap_s"), "double precision"),
+            **dict.fromkeys(("jitter", "keep_background"), "integer"),
+            **dict.fromkeys(("key", "unique_key", "batch", "labels", "created_by", "cwd", "args"), "text"),
             "token": "uuid",
         },
         "a bigint",
@@ -59,7 +54,7 @@ PLANNED: dict[str, tuple[dict[str, str], str]] = {
         },
         CLAIM,
     ),
-    "turn": (
+    "take": (
         {
             **dict.fromkeys(("pool", "turn_no", "now", "lonely", "told"), "bigint"),
             **dict.fromkeys(("queues", "kinds", "most", "done", "results"), "text"),
@@ -70,11 +65,8 @@ PLANNED: dict[str, tuple[dict[str, str], str]] = {
     ),
 }
 # These are whole transactions, and set by themselves what a transaction of ours needs: a message with a statement less.
-WHOLE = {"insert_express", "turn"}
+WHOLE = {"insert_express", "take"}
 TERMS = {"patience": "text", "durable": "boolean", "lock": "bigint"}
-# Statistics lag behind a queue by nature: empty now, a million rows in a minute. The indexes are always right, and read
-# in order they skip what is known to be dead; a bitmap of them would not.
-HINT = "set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
 # As the server has it (a replica may have to confirm), but never off: what is acknowledged is on disk.
 SYNCHRONOUS = "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')"
 OPENING = f"""
@@ -85,24 +77,7 @@ perform set_config('lock_timeout', :patience, true),
 SETTINGS = "set enable_seqscan = off set enable_bitmapscan = off"
 _BODY = re.compile(r"^begin$", re.MULTILINE)
 _INCLUDED = re.compile(r"<(\w+)>")
-_SEEN = {
-    name: ", ".join(f"the_pool.{field}" for field in fields)
-    for name, fields in (("state", STATE), ("instants", Instants.__struct_fields__))
-}
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
-
-
-def opening(lock: int, alone: bool, wait_s: float, still_s: float, durable: bool) -> str:
-    """What a transaction begins with. Every writer holds the queue's lock together with the others, unless alone."""
-    settings = [
-        HINT,
-        f"set_config('lock_timeout', '{int(wait_s * 1000)}', true)",
-        # A writer that is frozen (SIGSTOP, a lost host) must not hold its locks for ever.
-        f"set_config('idle_in_transaction_session_timeout', '{int(still_s * 1000)}', true)",
-        "set_config('synchronous_commit', " + (SYNCHRONOUS if durable else "'off'") + ", true)",
-    ]
-    shared = "" if alone else "_shared"
-    return f"begin; select {', '.join(settings)}, pg_advisory_xact_lock{shared}({lock})"
 
 
 def calls(statements: Mapping[str, str], prefix: str) -> dict[str, tuple[str, str, str]]:
@@ -131,12 +106,7 @@ def calls(statements: Mapping[str, str], prefix: str) -> dict[str, tuple[str, st
 
 
 def _procedure(name: str, statements: Mapping[str, str], prefix: str) -> str:
-    """What takes more than one statement has a file of its own; <name> stands for the statement of that name.
-
-    <state> and <instants> are the fields of TurnState and of Instants, as they were seen.
-    """
+    """What takes more than one statement has a file of its own; <name> stands for the statement of that name."""
     lines = (files(__package__) / f"{name}.plpgsql").read_text().splitlines()
     text = "\n".join(line for line in lines if not line.startswith("--"))
-    return _INCLUDED.sub(
-        lambda match: _SEEN.get(match[1]) or statements[match[1]], written_out(text, "postgres", prefix)
-    )
+    return _INCLUDED.sub(lambda match: statements[match[1]], written_out(text, {}, prefix))

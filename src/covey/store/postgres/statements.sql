@@ -16,22 +16,31 @@ select id from {jobs} where id in (select root_id from {jobs} where id {in_ids:i
 -- name: lock_families
 -- Of jobs that are about to end: only where somebody else is concerned. Most jobs have no family.
 select id from {jobs}
-where id in (select root_id from {jobs} where id {in_ids:ids} and {has_kin})
+where id in (select root_id from {jobs} j
+             where id {in_ids:ids}
+               and (parent_id is not null or children_total > 0 or lane is not null
+                    or exists (select 1 from {edges} where waits_for = j.id)))
 order by id for no key update
 
 -- ── what is decided about is locked ─────────────────────────────────────────────────────────────────────────────
 
 -- name: row
 -- differs because a row that is decided about is locked until the decision is written.
-{shared} for no key update
+select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,
+       parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key,
+       priority, run_at, seq, depth, max_depth, child_no, child_mode, lane
+from {jobs} where id = :id for no key update
 
 -- name: rows
 -- differs because rows that are decided about are locked, in the order of their ids.
-{shared} order by id for no key update
+select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,
+       parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key,
+       priority, run_at, seq, depth, max_depth, child_no, child_mode, lane
+from {jobs} where id {in_ids:ids} order by id for no key update
 
 -- name: pool_beat
 -- differs because the pool may beat while it is judged: its row is locked first.
-{shared} for no key update
+select beat from {pools} where id = :pool for no key update
 
 -- name: beat_pools
 -- differs because turns of several pools lock their rows by id, and so must the beats.
@@ -41,34 +50,31 @@ returning id
 
 -- name: prunable
 -- differs because trees that somebody works on are left for the next round, not waited for.
-{shared}
+select id, children_total > 0 or lane is not null or exists (select 1 from {edges} where waits_for = {jobs}.id)
+from {jobs}
+where id > :cursor and id <= :upto and root_id = id
+  and ((state = 'completed' and (finished_at < :completed_before or (finished_at > :ahead and :noticed_at < :completed_before)))
+    or (state = 'cancelled' and pool is null
+        and (finished_at < :cancelled_before or (finished_at > :ahead and :noticed_at < :cancelled_before)))
+    or (state = 'dead' and (finished_at < :dead_before or (finished_at > :ahead and :noticed_at < :dead_before))))
 order by id
 for update skip locked
 
 -- name: take_duty
--- differs because who comes second does not wait: the duty is being done, and an upsert would wait for the row. What
--- another one notices just now is not seen yet, so a duty that was put off ahead tells of it by itself.
-with due as (
-    select name, next_at from {duties} where name = :name and (next_at <= :now or next_at > :late)
-    for no key update skip locked
-), taken as (
-    update {duties} set next_at = :next_at, cursor = case when :notes and due.next_at > :late then :now else cursor end
-    from due where {duties}.name = due.name
-    returning cursor, case when due.next_at > :late then cast(:now as bigint) end as noticed_at
-), added as (
-    insert into {duties} (name, next_at) select :name, cast(:next_at as bigint)
-    where not exists (select from {duties} where name = :name)
-    on conflict (name) do nothing
-    returning cursor, cast(null as bigint) as noticed_at
-)
-select cursor, coalesce(noticed_at, (select noticed.cursor from {duties} noticed where noticed.name = 'heal'))
-from (select * from taken union all select * from added) as ours
+-- differs because who comes second does not wait: the duty is being done. What another one notices just now is not seen yet,
+-- so a duty that was put off ahead tells of it by itself.
+update {duties} set next_at = :next_at, cursor = case when :notes and due.next_at > :late then :now else cursor end
+from (select name, next_at from {duties} where name = :name and (next_at <= :now or next_at > :late)
+      for no key update skip locked) as due
+where {duties}.name = due.name
+returning cursor, case when due.next_at > :late then :now
+                       else (select noticed.cursor from {duties} noticed where noticed.name = 'heal') end
 
 -- name: mend_runs
 -- differs because a job that somebody else is about to promote is left to them.
 with ahead as materialized (
     select id from {jobs} j
-    where {waits_for_its_hour} and (state = 'failed' or fence > 0) and run_at > :now and updated_at > :ahead
+    where state in ('scheduled', 'failed') and (state = 'failed' or fence > 0) and run_at > :now and updated_at > :ahead
       and not exists (select 1 from {events} where job_id = j.id and kind = 'edited')
     limit :limit for no key update skip locked
 )
@@ -79,7 +85,7 @@ returning {jobs}.id
 -- differs because others promote at the same time: their rows are skipped. Materialized: as a plain subquery it may be asked once for
 -- each row, by the plan of a moment, and then there is no limit.
 with due as materialized (
-    select id from {jobs} where {due}
+    select id from {jobs} where state in ('scheduled', 'failed') and run_at <= :now
     order by run_at limit :limit for no key update skip locked
 )
 update {jobs} set state = 'pending', updated_at = :now from due where {jobs}.id = due.id
@@ -114,9 +120,18 @@ from (select queue, kind from {jobs}
 -- differs because others claim at the same time. The rows are locked already, and looked up by id: with a plain
 -- `state = 'pending'` the planner, whose statistics lag behind, takes the index of pending jobs for a short way and
 -- reads all of it (0.1 s a turn).
-update {jobs} set pool = :pool, {claimed}
-where id {in_ids:ids} and state in ('pending', '') and interruptions < :lonely
-returning {claim}
+with taken as (
+    update {jobs}
+    set state = 'processing', pool = :pool, fence = fence + 1, attempts = attempts + 1, unique_key = null,
+        claimed_at = :now, updated_at = :now
+    where id {in_ids:ids} and state in ('pending', '') and interruptions < :lonely
+    returning id, fence, task, kind, attempts, max_attempts, timeout_s, queue, key, cwd, keep_background,
+              interruptions, priority, phase, depth, max_depth, parent_id, root_id, joins, child_mode, tree_deadline_at
+)
+select t.id, t.fence, t.task, t.kind, t.attempts, t.max_attempts, t.timeout_s, t.queue, t.key, t.cwd, t.keep_background,
+       t.interruptions, (select args from {payloads} where job_id = t.id), t.priority, t.phase, t.depth, t.max_depth,
+       t.parent_id, t.root_id, t.joins, t.child_mode, t.tree_deadline_at
+from taken t
 
 -- name: claim_lane
 -- Finding and claiming in one, where there is one lane without rules. The pool's own row is locked first: a reaper that
@@ -124,22 +139,31 @@ returning {claim}
 -- until a worker is idle: it is picked, and left. What few jobs have travels as one JSON text,
 -- or not at all: 22 columns of a job cost both sides a tenth of the whole turn.
 with mine as materialized (
-    select id as pool_id from {pools} where id = :pool for no key update
+    select id from {pools} where id = :pool for no key update
 ), picked as materialized (
-    select id as job_id, interruptions as often from {jobs}
+    select id, interruptions as often from {jobs}
     where state = 'pending' and queue = :queue and kind = :kind
     order by priority desc, seq, id limit :limit for no key update skip locked
 ), taken as (
-    update {jobs} set pool = pool_id, {claimed} from picked, mine where id = job_id and often < :lonely
-    returning {claim_columns}, seq
+    update {jobs} j
+    set state = 'processing', pool = mine.id, fence = fence + 1, attempts = attempts + 1, unique_key = null,
+        claimed_at = :now, updated_at = :now
+    from picked, mine where j.id = picked.id and picked.often < :lonely
+    returning j.id, fence, task, attempts, max_attempts, timeout_s, key, cwd, keep_background, interruptions, priority,
+              phase, depth, max_depth, parent_id, root_id, joins, child_mode, tree_deadline_at, seq
 )
-select id, fence, task, attempts, max_attempts, timeout_s, key, (select args from {payloads} where job_id = taken.id), seq,
-       case when {usual} then null else json_build_array({unusual})::text end
-from taken order by priority desc, seq, id
+select t.id, t.fence, t.task, t.attempts, t.max_attempts, t.timeout_s, t.key,
+       (select args from {payloads} where job_id = t.id), t.seq,
+       case when t.cwd is null and t.keep_background = 0 and t.interruptions = 0 and t.priority = 0 and t.phase = 'run'
+                 and t.max_depth = 1 and t.parent_id is null and t.joins = 0 and t.child_mode is null
+                 and t.tree_deadline_at is null then null
+            else json_build_array(t.cwd, t.keep_background, t.interruptions, t.priority, t.phase, t.depth, t.max_depth,
+                                  t.parent_id, t.root_id, t.joins, t.child_mode, t.tree_deadline_at)::text end
+from taken t order by t.priority desc, t.seq, t.id
 
 -- name: complete
 -- differs because the planner must be kept from looking through all that the pool holds: by id, with `coalesce`.
--- :flat: only jobs without a family and without a key of the cache.
+-- :flat: only jobs without a family.
 with done as (
     select (report ->> 0)::bigint as id, (report ->> 1)::bigint as fence, report ->> 2 as worker,
            (report ->> 3)::bigint as started_at, (report ->> 4)::integer as exit_code, report ->> 5 as info
@@ -150,8 +174,9 @@ set state = 'completed', pool = null, error = null, exit_code = done.exit_code, 
     started_at = done.started_at, finished_at = :now, updated_at = :now, info = coalesce(done.info, {jobs}.info)
 from done
 where {jobs}.id = done.id and coalesce({jobs}.pool, 0) = :pool and {jobs}.fence = done.fence and {jobs}.state = 'processing'
-  and (not :flat or (not {has_kin} and cache_key is null))
-returning {jobs}.id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id), cache_key
+  and (not :flat or (parent_id is null and lane is null and children_total = 0
+                     and not exists (select 1 from {edges} where waits_for = {jobs}.id)))
+returning {jobs}.id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id)
 
 -- name: insert_express
 -- One job without anything special, in a transaction of one message: only if the queue is not sealed and has no rules.
@@ -160,9 +185,12 @@ with fresh as materialized (
     where sealed is null
       and not exists (select 1 from {queues} where name = :queue and (serial = 1 or max_depth <> 1))
 ), job as (
-    insert into {jobs} (id, root_id, seq, state, created_at, updated_at, kind, task, joins, created_by,
-                        tree_deadline_at, {names:options})
-    select id, id, id, :state, :now, :now, :kind, :task, :joins, :created_by, :tree_deadline_at::bigint, {typed:options}
+    insert into {jobs} (id, queue, kind, task, state, priority, seq, max_attempts, run_at, created_at, updated_at,
+                        timeout_s, backoff_base, backoff_cap_s, jitter, key, unique_key, root_id, keep_background,
+                        batch, labels, created_by, cwd)
+    select id, :queue, :kind, :task, :state, :priority, id, :max_attempts, :run_at::bigint, :now, :now,
+           :timeout_s::double precision, :backoff_base, :backoff_cap_s, :jitter, :key, :unique_key, id,
+           :keep_background, :batch, :labels, :created_by, :cwd
     from fresh
 ), payload as (
     insert into {payloads} (job_id, args) select id, :args from fresh where :args is not null
@@ -226,13 +254,6 @@ where :fresh > (select count(*) from (select 1 from {jobs} where state = 'pendin
                                       limit :fresh) as waiting)
    or :fresh > 1000
 
--- name: tables
--- differs because each database has its own books about its tables.
-select tablename from pg_tables where '"' || schemaname || '".' = :prefix
-
--- name: functions
-select proname from pg_proc p join pg_namespace n on n.oid = pronamespace where nspname = :schema
-
 -- ── whole tables ────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: columns
@@ -241,7 +262,7 @@ select attname::text from pg_attribute
 where attrelid = :table::regclass and attnum > 0 and not attisdropped order by attnum
 
 -- name: server_settings
--- differs because a server has them: what a person may have set on the server, the database or the role.
+-- What a person may have set on the server, the database or the role.
 select name, setting from pg_settings
 where name in (
     'autovacuum', 'default_transaction_isolation', 'default_transaction_read_only', 'fsync', 'full_page_writes',
@@ -280,24 +301,3 @@ select setval((:table || '_id_seq')::regclass, greatest(:last, 1), :last > 0)
 -- name: moment
 -- differs because a server knows which transactions have ended: as long as none has, everybody sees the same rows.
 select pg_current_snapshot()::text
-
--- name: count_window
--- differs because a transaction may still commit a job with a lower id than others that are there: what is younger than
--- the oldest transaction that runs does not count yet, nor do the last :margin ids, whose order may be any.
-select least(
-    coalesce(min(id) filter (where age(xmin) <= age((pg_snapshot_xmin(pg_current_snapshot())::text::bigint % 4294967296)::text::xid)) - 1,
-             max(id)),
-    (select max(id) from {jobs}) - :margin)
-from (select id, xmin from {jobs} where id > :cursor order by id limit :limit) as next
-
--- name: count_more
--- differs because nobody waits for a row of another: everybody appends, and it is added up when it is read.
-insert into {counted} (queue, jobs) select queue, count(*) from {jobs} where id > :cursor and id <= :upto group by queue
-
--- name: due_schedules
--- differs because whoever takes turns beside us fires others meanwhile.
-{shared} for no key update skip locked
-
--- name: lock_schedule
--- differs because writers run beside each other.
-{shared} for no key update

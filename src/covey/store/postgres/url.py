@@ -13,7 +13,6 @@ from msgspec import Struct
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ...errors import InvalidInput
-from ...system.process import user_id
 
 SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 
@@ -80,7 +79,7 @@ class Target(Struct, frozen=True):
                 raise NotADirectoryError(state)
             os.makedirs(side, exist_ok=True)
         except OSError:
-            side = os.path.join(tempfile.gettempdir(), f"covey-{user_id()}", name)
+            side = os.path.join(tempfile.gettempdir(), f"covey-{os.getuid()}", name)
             os.makedirs(side, mode=0o700, exist_ok=True)
         return side
 

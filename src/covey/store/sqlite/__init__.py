@@ -5,7 +5,5 @@ database    SQLite through apsw
 disk_space  how much room a disk has left
 gate        the fair write lock beside a SQLite file
 in_memory   the bell of a database in memory
-no_bell     where no bell can be hung
 sharing     a queue that several users share
-upkeep      check, backup, vacuum, size
 """

@@ -9,21 +9,16 @@ import contextlib
 import os
 import select
 import socket
-import sys
 
-from ...system.calls import calls
-from ...system.files import forget_short_path, short_path
 from .sharing import follow
 
-assert sys.platform != "win32"  # it has no sockets of that kind: no_bell.py
 
-
-class SocketBell:
+class Bell:
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, exist_ok=True)
         self._directory = directory
         # Socket paths are limited to 107 bytes; through the descriptor every path is short.
-        self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._out.setblocking(False)
 
@@ -41,7 +36,7 @@ class SocketBell:
     def listen(self, who: str) -> Ear:
         name = f"{who}-{os.getpid()}-{os.urandom(4).hex()}"
         try:
-            return Ear(self._fd, self._directory, name)
+            return Ear(self._fd, name)
         except OSError as error:
             raise OSError(error.errno, error.strerror, os.path.join(self._directory, name)) from None
 
@@ -49,13 +44,12 @@ class SocketBell:
         """Twice is harmless: a descriptor that was closed may be somebody else's by now."""
         self._out.close()
         if self._fd >= 0:
-            forget_short_path(self._fd)
             os.close(self._fd)
             self._fd = -1
 
     def _send(self, name: str) -> None:
         try:
-            self._out.sendto(b"!", short_path(self._fd, self._directory, name))
+            self._out.sendto(b"!", f"/proc/self/fd/{self._fd}/{name}")
         except BlockingIOError:
             pass  # its buffer is full of rings
         except ConnectionRefusedError:
@@ -68,18 +62,18 @@ class SocketBell:
 class Ear:
     """One listener. `wait` returns True after a ring or a `wake`."""
 
-    def __init__(self, directory_fd: int, directory: str, name: str) -> None:
+    def __init__(self, directory_fd: int, name: str) -> None:
         self._directory_fd, self._name = directory_fd, name
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
-        path = short_path(directory_fd, directory, name)
+        path = f"/proc/self/fd/{directory_fd}/{name}"
         try:
             self._socket.bind(path)
         except OSError:
             self._socket.close()
             raise
         follow(path, os.fstat(directory_fd))  # who may not write to it cannot ring
-        self._waker = calls.wake_up()
+        self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._poll.register(self._waker, select.POLLIN)
@@ -90,14 +84,15 @@ class Ear:
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._socket.recv(16)
-        self._waker.drain()
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._waker)
         return True
 
     def wake(self) -> None:
-        self._waker.ring()
+        os.eventfd_write(self._waker, 1)
 
     def close(self) -> None:
         self._socket.close()
-        self._waker.close()
+        os.close(self._waker)
         with contextlib.suppress(OSError):
             os.unlink(self._name, dir_fd=self._directory_fd)

@@ -9,31 +9,26 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import sys
+import re
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
 
-from ...env import failpoint, now
-from ...errors import Busy, Gone, NoQueue, SchemaError, StoreError, Unknown
-from ...system.files import file_system_of
+from ...env import failpoint, new_database_id, now
+from ...errors import Busy, Gone, InvalidInput, NoQueue, SchemaError, StoreError, Unknown
 from ..dialect import STILL_S, Listener, Params
-from ..time_limit import Limit
+from ..time_limit import Limit, limited
+from .bell import Bell
 from .disk_space import is_full
 from .gate import Gate
 from .in_memory import QuietBell
 from .sharing import barred, follow
-from .upkeep import SqliteUpkeep
-
-if sys.platform == "win32":
-    from .no_bell import NoBell as SocketBell
-else:
-    from .bell import SocketBell
 
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs", "ncpfs"}
+MOUNTS = "/proc/self/mounts"
 STEPS = 500_000  # of SQLite's machine between two looks at the clock: about ten milliseconds
 
 
@@ -78,15 +73,16 @@ def _after_fork_in_child() -> None:
             each._db.close()
 
 
-if sys.platform != "win32":
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 class Sqlite:
     _rings: list[str] | None = None  # of the transaction that is open
-    _limit: Limit | None = None
+    limit: Limit | None = None
     name = "sqlite"
     prefix = ""
+    channel = ""
+    row_locks = False
 
     def __init__(self, path: str, *, durability: str = "full", timeout_s: float = 10.0, create: bool = True) -> None:
         """An open database in WAL mode, or StoreError in one line. ``create=False``: only if it is there."""
@@ -105,7 +101,7 @@ class Sqlite:
                 gate = self._prepare_side()
                 self._switch_to_wal(gate)
                 self._configure(durability)
-                self._prepare(gate, SocketBell(os.path.join(self.side, "bells")))
+                self._prepare(gate, Bell(os.path.join(self.side, "bells")))
             except BaseException:
                 self._db.close()
                 raise
@@ -125,18 +121,12 @@ class Sqlite:
         self._identity = None
         return self
 
-    @property
-    def upkeep(self) -> SqliteUpkeep:
-        return SqliteUpkeep(self)
+    def set_durability(self, durability: str) -> None:
+        with self._lock:
+            self._db.execute(f"pragma synchronous = {'full' if durability == 'full' else 'normal'}")
 
-    @property
-    def limit(self) -> Limit | None:
-        return self._limit
-
-    @limit.setter
-    def limit(self, limit: Limit | None) -> None:
-        self._limit = limit
-        self._db.set_progress_handler(None if limit is None else lambda: limit.is_over, STEPS)
+    def pragma(self, name: str) -> Any:
+        return self._db.pragma(name)
 
     # ── the Dialect ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -174,6 +164,12 @@ class Sqlite:
         for who in dict.fromkeys(rings):
             self._bell.ring(who)
 
+    def express(self, sql: str, params: Params, hint: tuple[str, Params]) -> int | None:
+        raise NotImplementedError("SQLite has no messages")
+
+    def at_once(self, sql: str, params: Params, *, rings: Sequence[str] = ()) -> list[tuple[Any, ...]]:
+        raise NotImplementedError("SQLite has no messages")
+
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
         self._refuse_other_process()
@@ -185,6 +181,15 @@ class Sqlite:
             finally:
                 self._db.execute("rollback")
 
+    @contextlib.contextmanager
+    def within(self, limit_s: float) -> Iterator[None]:
+        with limited(self, limit_s):
+            self._db.set_progress_handler(lambda: self.limit is not None and self.limit.is_over, STEPS)
+            try:
+                yield
+            finally:
+                self._db.set_progress_handler(None)
+
     def query(self, sql: str, params: Params) -> list[tuple[Any, ...]]:
         self._refuse_other_process()
         with self._lock, self._explained():
@@ -192,11 +197,31 @@ class Sqlite:
                 self._refuse_other_file()
             return self._db.execute(sql, params).fetchall()
 
+    def queries(self, *asked: tuple[str, Params]) -> list[list[tuple[Any, ...]]]:
+        return [self.query(*each) for each in asked]
+
+    def also(self, sql: str, params: Params) -> None:
+        self.query(sql, params)
+
     def execute_many(self, sql: str, rows: Iterable[Params | tuple[Any, ...]]) -> None:
         self._db.executemany(sql, rows)
 
+    def script(self, sql: str) -> None:
+        self._db.execute(sql)
+
+    def tables(self) -> set[str]:
+        with self._explained():
+            found = {row[0] for row in self._db.execute("select name from sqlite_master where type = 'table'")}
+        return found - {"sqlite_sequence"}
+
+    def planned(self, statements: Mapping[str, str]) -> dict[str, str]:
+        return {}  # apsw keeps what it has prepared
+
     def now(self) -> int:
         return now()
+
+    def tidy(self) -> None:
+        pass
 
     def take_ids(self, table: str, count: int) -> range:
         found = self._db.execute("select seq from sqlite_sequence where name = ?", (table,)).fetchall()
@@ -210,8 +235,14 @@ class Sqlite:
         else:
             self._rings.append(who)
 
+    def after_commit(self, sql: str, params: Params) -> None:
+        raise NotImplementedError("SQLite has bells")
+
     def listen(self, who: str) -> Listener:
         return self._bell.listen(who)
+
+    def while_waiting(self, work: Callable[[], float | None]) -> bool:
+        return False
 
     def close(self) -> None:
         """Nothing is open. In a forked child the parent's connection is left alone."""
@@ -220,14 +251,76 @@ class Sqlite:
                 self._db.close()
                 self._bell.close()
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Nobody else writes."""
+    # ── maintenance ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def problems(self) -> list[str]:
+        """What SQLite's own check and the foreign keys say; empty when all is well."""
+        found = [str(row[0]) for row in self._db.execute("pragma integrity_check")]
+        broken = dict.fromkeys((str(row[0]), int(row[3])) for row in self._db.execute("pragma foreign_key_check"))
+        dangling = [text for table, number in broken for text in self._dangling(table, number)]
+        return [text for text in found if text != "ok"] + dangling
+
+    def _dangling(self, table: str, number: int) -> list[str]:
+        """The rows whose reference leads nowhere, by their keys: tables without a rowid have nothing else to name."""
+        ask = self._db.execute
+        links = [row[2:5] for row in ask(f"pragma foreign_key_list({table})") if row[0] == number]
+        key = [row[1] for row in sorted(ask(f"pragma table_info({table})"), key=lambda row: row[5]) if row[5]]
+        other = links[0][0]
+        match = " and ".join(f"o.{theirs} = t.{ours}" for _, ours, theirs in links)
+        named = ", ".join(f"t.{column}" for column in (*key, *(ours for _, ours, _ in links)))
+        present = " and ".join(f"t.{ours} is not null" for _, ours, _ in links)
+        rows = ask(
+            f"select {named} from {table} t where {present} and not exists (select 1 from {other} o where {match})"
+        )
+        return [
+            f"{table} ({', '.join(f'{name} {value!r}' for name, value in zip(key, row, strict=False))}) belongs to "
+            f"{other} {', '.join(repr(value) for value in row[len(key) :])}, which is not there"
+            for row in rows
+        ]
+
+    def backup(self, target: str) -> Iterator[tuple[int, int]]:
+        """Copies one moment of the live database through SQLite; yields (pages left, pages in all)."""
+        if self.path and os.path.realpath(target) == os.path.realpath(self.path):
+            raise InvalidInput(f"{target} is the queue itself; name another file for the backup")
+        part = target + ".part"
+        # A connection of its own that stays in one read transaction: otherwise every commit meanwhile starts it over.
+        source = apsw.Connection(self._db.filename, apsw.SQLITE_OPEN_READONLY)
+        other = apsw.Connection(part)
+        other.pragma("foreign_keys", True)  # what belongs to a pool goes with it
+        try:
+            with self._explained():
+                source.execute("begin deferred; select count(*) from sqlite_master").fetchall()
+            with other.backup("main", source, "main") as copying:
+                while not copying.done:
+                    with self._explained(target):
+                        copying.step(2000)
+                    yield copying.remaining, copying.page_count
+            other.execute("pragma journal_mode = delete").fetchall()
+            # Another queue from now on: its pools must not take those of the original for their own lost ones.
+            other.execute("update meta set database_id = ?; delete from pools", (new_database_id(),)).fetchall()
+            failpoint("backup.before_replace")
+        except BaseException:
+            other.close()
+            with contextlib.suppress(OSError):
+                os.unlink(part)
+            raise
+        finally:
+            other.close()
+            source.close()
+        os.replace(part, target)
+
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return os.path.getsize(self.path)
+
+    def vacuum(self) -> None:
         with self._lock, self._explained():
             if self._gate:
                 self._gate.enter(self._timeout_s)
             try:
-                yield
+                self._db.execute("vacuum")
+                failpoint("vacuum.before_checkpoint")
+                self._db.execute("pragma wal_checkpoint(truncate)").fetchall()
             finally:
                 if self._gate:
                     self._gate.leave()
@@ -267,9 +360,6 @@ class Sqlite:
     def _configure(self, durability: str) -> None:
         db = self._db
         db.pragma("synchronous", "full" if durability == "full" else "normal")
-        if sys.platform == "darwin":  # its fsync leaves the data in the drive's own memory
-            db.pragma("fullfsync", True)
-            db.pragma("checkpoint_fullfsync", True)
         db.pragma("wal_autocheckpoint", 5000)
         db.pragma("cache_size", -65536)
         db.pragma("foreign_keys", True)
@@ -285,7 +375,7 @@ class Sqlite:
             follow(each, like)
         return opened
 
-    def _prepare(self, gate: Gate | None, bell: SocketBell | QuietBell) -> None:
+    def _prepare(self, gate: Gate | None, bell: Bell | QuietBell) -> None:
         self._gate, self._bell = gate, bell
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -310,8 +400,7 @@ class Sqlite:
 
     def _refuse_other_tables(self) -> None:
         """Before anything is written: WAL mode would already change somebody else's file."""
-        with self._explained():
-            tables = {row[0] for row in self._db.execute("select name from sqlite_master where type = 'table'")}
+        tables = self.tables()
         if tables and not {"meta", "jobs"} <= tables:
             raise SchemaError(f"{self.path} is a database, but not a Covey queue; name another with --db")
 
@@ -382,3 +471,19 @@ class Sqlite:
 
 def _is_fsync(error: apsw.Error) -> bool:
     return getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_FSYNC
+
+
+def file_system_of(path: str) -> str | None:
+    """The type of the file system that holds ``path``, or None where that cannot be told."""
+    best, kind = "", None
+    real = os.path.realpath(path)
+    try:
+        with open(MOUNTS) as table:
+            for line in table:
+                _, mount, found, *_ = (*line.split(), "", "", "")
+                mount = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), mount)
+                if mount and (real == mount or real.startswith(mount.rstrip("/") + "/")) and len(mount) >= len(best):
+                    best, kind = mount, found
+    except OSError:
+        return None
+    return kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...system.files import disk
+import os
 
 FULL = 64 << 10  # bytes: a job and its place in the log need a few pages
 LEAST_FREE = 100 << 20  # of a small disk, a twentieth of it
@@ -11,15 +11,16 @@ LEAST_FREE = 100 << 20  # of a small disk, a twentieth of it
 def lacking(place: str) -> tuple[bool, str] | None:
     """(whether it is full, in words) if there is little room left on the disk of that directory."""
     try:
-        found = disk(place)
+        disk = os.statvfs(place)
     except OSError as error:
         return True, f"cannot be looked at: {error.strerror}"
-    if not found.takes_files:
+    free = (disk.f_bavail if os.geteuid() else disk.f_bfree) * disk.f_frsize
+    if disk.f_files and not disk.f_favail:
         return True, "is full: it can hold no more files (inodes)"
-    if found.free < FULL:
+    if free < FULL:
         return True, "is full"
-    if found.free < min(LEAST_FREE, found.size // 20):
-        return False, f"is almost full: {found.free / (1 << 20):.1f} MiB left"
+    if free < min(LEAST_FREE, disk.f_blocks * disk.f_frsize // 20):
+        return False, f"is almost full: {free / (1 << 20):.1f} MiB left"
     return None
 
 

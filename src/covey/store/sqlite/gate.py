@@ -10,15 +10,17 @@ so all stores of one process share one Gate per file, with an ordinary lock betw
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import struct
 import threading
 import time
 
 from ...errors import Busy
-from ...system import locks
-from ...system.process import described
 
 DOOR, ROOM = 0, 1
+_FLOCK = "hhqqi4x"
 
 _gates: dict[str, Gate] = {}
 _gates_lock = threading.Lock()
@@ -36,7 +38,7 @@ class Gate:
 
     def __init__(self, path: str) -> None:
         # Never closed: closing any descriptor of a file drops all of the process's fcntl locks on it.
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._threads = threading.Lock()
         self._waiter: _Waiter | None = None
 
@@ -61,17 +63,23 @@ class Gate:
             raise
 
     def leave(self) -> None:
-        locks.unlock(self._fd, DOOR, 2)
+        fcntl.lockf(self._fd, fcntl.LOCK_UN, 2, DOOR)
         self._threads.release()
 
     def holder(self) -> int | None:
         """The pid in the room, if it is another process."""
-        return locks.holder(self._fd, ROOM)
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, ROOM, 1, 0)
+        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(self._fd, fcntl.F_GETLK, asked))
+        return None if kind == fcntl.F_UNLCK else pid
 
     def _try(self) -> bool:
-        if not locks.try_lock(self._fd, DOOR, 2):
-            return False
-        locks.unlock(self._fd, DOOR, 1)
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 2, DOOR)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return False
+            raise
+        fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, DOOR)
         return True
 
     def _wait(self, deadline: float, timeout_s: float) -> None:
@@ -79,7 +87,7 @@ class Gate:
             self._waiter = _Waiter(self._fd)
         if not self._waiter.wait(deadline - time.monotonic()):
             pid = self.holder()
-            who = f"pid {pid} ({described(pid)})" if pid else "another process"
+            who = f"pid {pid} ({_describe(pid)})" if pid else "another process"
             raise Busy(f"{who} has held the write lock of the queue for {timeout_s:g} s; resume or end it", pid)
 
 
@@ -114,13 +122,34 @@ class _Waiter:
     def _run(self) -> None:
         while True:
             self._asked.acquire()
-            locks.lock(self._fd, DOOR)
-            locks.lock(self._fd, ROOM)
-            locks.unlock(self._fd, DOOR, 1)
+            self._block(DOOR)
+            self._block(ROOM)
+            fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, DOOR)
             with self._lock:
                 self._busy = False
                 if self._wanted:
                     self._wanted = False
                     self._inside.release()
                 else:
-                    locks.unlock(self._fd, DOOR, 2)
+                    fcntl.lockf(self._fd, fcntl.LOCK_UN, 2, DOOR)
+
+    def _block(self, byte: int) -> None:
+        while True:
+            try:
+                fcntl.lockf(self._fd, fcntl.LOCK_EX, 1, byte)
+                return
+            except OSError as error:
+                # The kernel counts locks by process: two processes that each use two queues look like a deadlock to it.
+                if error.errno != errno.EDEADLK:
+                    raise
+                time.sleep(0.002)
+
+
+def _describe(pid: int | None) -> str:
+    states = {"T": "stopped", "t": "traced", "D": "waiting for the disk", "Z": "a zombie"}
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            name, _, rest = stat.read().partition("(")[2].rpartition(") ")
+        return f"{name}, {states.get(rest[0], 'running')}"
+    except OSError:
+        return "gone"

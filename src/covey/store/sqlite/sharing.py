@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import sys
 
 GROUP, OTHERS = 0o020, 0o002  # who else may write the database, or a directory that follows it
 
 
 def follow(path: str, like: os.stat_result) -> None:
     """``path``, if it is ours, has the group of ``like``, and may be used by the same users."""
-    if sys.platform == "win32" or not like.st_mode & (GROUP | OTHERS):
+    if not like.st_mode & (GROUP | OTHERS):
         return
     with contextlib.suppress(OSError):  # somebody else's: they have seen to it, or only they can
         found = os.stat(path)
@@ -32,11 +31,9 @@ def follow(path: str, like: os.stat_result) -> None:
 def barred(path: str) -> str:
     """Which of a database's files this user may not write; the database itself if that cannot be told."""
     for each in (path, f"{path}-wal", f"{path}-shm"):
-        if os.path.exists(each) and not os.access(
-            each, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids
-        ):
+        if os.path.exists(each) and not os.access(each, os.R_OK | os.W_OK, effective_ids=True):
             return each
     directory = os.path.dirname(path)
-    if not os.access(directory, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+    if not os.access(directory, os.W_OK | os.X_OK, effective_ids=True):
         return f"the directory {directory}"
     return path

@@ -4,11 +4,22 @@
 -- differs because SQLite counts for each connection what others have committed.
 pragma data_version
 
+-- name: rows
+-- differs because the writer is alone here: nothing needs to be locked.
+select id, state, fence, attempts, max_attempts, interruptions, pool, phase, backoff_base, backoff_cap_s, jitter,
+       parent_id, root_id, children_total, children_unfinished, children_failed, joins, on_error, queue, key,
+       priority, run_at, seq, depth, max_depth, child_no, child_mode, lane
+from {jobs} where id {in_ids:ids}
+
 -- name: claim
 -- differs because the writer is alone here: what was selected is still pending, no row needs to be skipped.
-update {jobs} set pool = :pool, {claimed}
+update {jobs}
+set state = 'processing', pool = :pool, fence = fence + 1, attempts = attempts + 1, unique_key = null,
+    claimed_at = :now, updated_at = :now
 where id {in_ids:ids} and state = 'pending' and interruptions < :lonely
-returning {claim}
+returning id, fence, task, kind, attempts, max_attempts, timeout_s, queue, key, cwd, keep_background, interruptions,
+          (select args from {payloads} where job_id = {jobs}.id), priority, phase, depth, max_depth, parent_id,
+          root_id, joins, child_mode, tree_deadline_at
 
 -- name: complete
 -- differs because the parts of a JSON list have no types here, and are `json_each`.
@@ -17,22 +28,13 @@ set state = 'completed', pool = null, error = null, exit_code = done.value ->> 4
     started_at = done.value ->> 3, finished_at = :now, updated_at = :now, info = coalesce(done.value ->> 5, info)
 from json_each(:done) done
 where {jobs}.id = done.value ->> 0 and coalesce({jobs}.pool, 0) = :pool and {jobs}.fence = done.value ->> 1 and {jobs}.state = 'processing'
-returning id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id), cache_key
+returning id, parent_id, child_no, lane, exists (select 1 from {edges} where waits_for = {jobs}.id)
 
 -- name: promote
 -- differs because `limit` in a subquery needs no row locks here.
 update {jobs} set state = 'pending', updated_at = :now
-where id in (select id from {jobs} where {due} order by run_at limit :limit)
+where id in (select id from {jobs} where state in ('scheduled', 'failed') and run_at <= :now order by run_at limit :limit)
 returning queue
-
--- name: server_settings
--- differs because a file has no server: these are of the connection.
-select 'journal_mode', cast(journal_mode as text) from pragma_journal_mode
-union all select 'synchronous', cast(synchronous as text) from pragma_synchronous
-
--- name: tables
--- differs because each database has its own books about its tables.
-select name from sqlite_master where type = 'table' and name <> 'sqlite_sequence'
 
 -- ── whole tables ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -7,16 +7,16 @@ from typing import Any
 
 from ... import __version__
 from ...core import bodies, endpoints
-from ...core.ports import Backend
+from ...engine.engine import Engine
 from ...errors import CoveyError
 from ...log import Log
-from ..engine_threads import EngineThreads
+from ..engine_threads import Desk
 
 READY_S = 5.0  # a store that takes longer cannot be used
 
 
 class Probes:
-    def __init__(self, desk: EngineThreads, log: Log) -> None:
+    def __init__(self, desk: Desk, log: Log) -> None:
         self._desk, self._log = desk, log
         self.answers = {"livez": self._livez, "readyz": self._readyz, "health": self._health}
 
@@ -43,7 +43,7 @@ class Probes:
             return f"the database cannot be used ({code}); the server's log says why"
 
 
-def unready(engine: Backend) -> str | None:
+def unready(engine: Engine) -> str | None:
     """Why no work should be sent here although the store answers; None if nothing speaks against it."""
     engine.stored_settings()
     if any(found.level == "broken" for found in engine.disk()):

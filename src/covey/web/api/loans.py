@@ -13,18 +13,19 @@ from msgspec import Struct
 
 from ... import __version__
 from ...core import bodies, codec
+from ...core.check import check_spec
 from ...core.model import Child, Output, Spawn
-from ...core.objects import check_known, spec_of
-from ...core.ports import Backend
-from ...core.specs import check_spec
-from ...core.turn import Loan, PoolInfo
+from ...core.objects import FIELDS, spec_of
+from ...core.turn import PoolInfo
+from ...engine.engine import Engine
+from ...engine.loans import Loan
 from ...errors import CoveyError, InvalidInput, LeaseLost, NotFound
 from ...worker.output import Capture
 
 if TYPE_CHECKING:
-    from ..auth import Identity
-    from ..engine_threads import EngineThreads
-    from ..notifier import Notifier
+    from ..auth import Guest
+    from ..engine_threads import Desk
+    from ..notifier import Hub
 
 AGAIN_S = 1.0  # between two looks while nothing rings
 NAMED_S = 5.0  # for so long what was lent to somebody who hung up waits for him, if he gave it a name
@@ -34,13 +35,13 @@ MOST_NAMED = 1000  # names of claims that are remembered
 class Lending:
     """Used from one event loop. Who hangs up while something is lent to him leaves nothing lent."""
 
-    def __init__(self, desk: EngineThreads, hub: Notifier) -> None:
+    def __init__(self, desk: Desk, hub: Hub) -> None:
         self._desk, self._hub = desk, hub
         self._named: dict[str, Lend] = {}  # what was lent under a name of the asker's, the oldest first
         self._leaving: set[asyncio.Task[None]] = set()
 
     async def claim(
-        self, ask: bodies.ClaimAsk, wait_s: float, admit: Callable[[], Awaitable[Identity]]
+        self, ask: bodies.ClaimAsk, wait_s: float, admit: Callable[[], Awaitable[Guest]]
     ) -> bodies.Lent | None:
         """A job, as soon as there is one; None if there was none in time."""
         deadline = time.monotonic() + wait_s
@@ -136,7 +137,7 @@ class Lend(Struct, eq=False):
         return self.lending.cancelled() or self.lending.exception() is not None
 
 
-def _lend(engine: Backend, ask: bodies.ClaimAsk) -> bodies.Lent | None:
+def _lend(engine: Engine, ask: bodies.ClaimAsk) -> bodies.Lent | None:
     """A look first: a pool that is made and forgotten again costs two commits."""
     if not any(
         kind in ask.kinds and (ask.queues is None or queue in ask.queues)
@@ -164,7 +165,7 @@ def _lend(engine: Backend, ask: bodies.ClaimAsk) -> bodies.Lent | None:
     )
 
 
-def _still(engine: Backend, loan: Any, ask: bodies.ClaimAsk) -> bodies.Lent | None:
+def _still(engine: Engine, loan: Any, ask: bodies.ClaimAsk) -> bodies.Lent | None:
     """The same once more, and its lease begins anew; None if it is over."""
     id, pool, fence, attempt, timeout_s = loan
     try:
@@ -172,7 +173,7 @@ def _still(engine: Backend, loan: Any, ask: bodies.ClaimAsk) -> bodies.Lent | No
         job = engine.job(id)
     except (LeaseLost, NotFound):
         return None
-    children = _children(engine.outcomes(id)) if job.phase == "join" else None
+    children = _children(engine.store.outcomes(id)) if job.phase == "join" else None
     return bodies.Lent(pool, fence, ask.lease_s, attempt, job, children, timeout_s=timeout_s)
 
 
@@ -180,18 +181,18 @@ def _children(text: str | None) -> list[Child] | None:
     return None if text is None else msgspec.json.decode(text, type=list[Child])
 
 
-def heartbeat(engine: Backend, job: int, ask: bodies.Holding) -> bodies.Still:
+def heartbeat(engine: Engine, job: int, ask: bodies.Holding) -> bodies.Still:
     reason = engine.renew(job, ask.pool, ask.fence)
     return bodies.Still(reason is not None, reason)
 
 
-def release(engine: Backend, job: int, ask: bodies.Holding) -> bodies.Released:
+def release(engine: Engine, job: int, ask: bodies.Holding) -> bodies.Released:
     engine.release(job, ask.pool, ask.fence)
     engine.hide_output(job, ask.fence)
     return bodies.Released(job)
 
 
-def end_overdue(engine: Backend) -> list[Loan]:
+def end_overdue(engine: Engine) -> list[Loan]:
     """Runs that are long out of time, and that nobody has stopped, have failed; with what they were heard to write."""
     found = engine.overdue_loans()
     for loan in found:
@@ -200,30 +201,32 @@ def end_overdue(engine: Backend) -> list[Loan]:
     return found
 
 
-def spawn(engine: Backend, job: int, ask: bodies.SpawnAsk, within: tuple[str, ...] | None = None) -> bodies.SpawnCount:
+def spawn(engine: Engine, job: int, ask: bodies.SpawnAsk, within: tuple[str, ...] | None = None) -> bodies.Spawned:
+    settings = engine.settings()
     spawned = []
     for place, fields in enumerate(ask.jobs):
         try:
-            check_known(fields)
-            spec = check_spec(spec_of(fields, defaults={}))
+            if unknown := [name for name in fields if name not in FIELDS]:
+                raise InvalidInput(f"unknown field {unknown[0]!r}; known are {', '.join(FIELDS)}")
+            spec = check_spec(spec_of(fields, settings=settings, defaults={}))
         except InvalidInput as error:
             raise InvalidInput(f"jobs[{place}]: {error}") from None
-        spawned.append(Spawn(ask.relation, spec, within=within))
-    return bodies.SpawnCount(engine.stage(job, ask.pool, ask.fence, spawned, ask.after))
+        spawned.append(Spawn(ask.relation, spec, fields.get("queue"), fields.get("priority"), within=within))
+    return bodies.Spawned(engine.stage(job, ask.pool, ask.fence, spawned, ask.after))
 
 
-def complete(engine: Backend, job: int, ask: bodies.Complete) -> bodies.Outcome:
+def complete(engine: Engine, job: int, ask: bodies.Complete) -> bodies.Outcome:
     result = None if ask.result is None else codec.encode(ask.result, what="result")
     return _settle(engine, job, ask, "success", result=result)
 
 
-def fail(engine: Backend, job: int, ask: bodies.Fail) -> bodies.Outcome:
+def fail(engine: Engine, job: int, ask: bodies.Fail) -> bodies.Outcome:
     more = {"error": ask.error, "detail": ask.detail, "after_s": ask.retry_after_s}
     return _settle(engine, job, ask, "abort" if ask.abort else "failure", **more)
 
 
 def _settle(
-    engine: Backend, job: int, ask: bodies.Complete | bodies.Fail, outcome: Any, **fields: Any
+    engine: Engine, job: int, ask: bodies.Complete | bodies.Fail, outcome: Any, **fields: Any
 ) -> bodies.Outcome:
     output = _output(engine, job, ask)
     engine.settle(job, ask.pool, ask.fence, outcome, exit_code=ask.exit_code, output=output, **fields)
@@ -234,7 +237,7 @@ def _settle(
         return bodies.Outcome(job, "removed")
 
 
-def _output(engine: Backend, job: int, ask: bodies.Complete | bodies.Fail) -> Output | None:
+def _output(engine: Engine, job: int, ask: bodies.Complete | bodies.Fail) -> Output | None:
     """What was sent while the job ran, and what came with its end."""
     shown = engine.shown_output(job, ask.fence)
     return _written(shown[0] + ask.stdout.encode("utf-8", "replace"), shown[1] + ask.stderr.encode("utf-8", "replace"))
@@ -250,7 +253,7 @@ def _written(*streams: bytes) -> Output | None:
     return Output(stdout, stderr, out_dropped, err_dropped) if stdout or stderr else None
 
 
-def write_output(engine: Backend, job: int, ask: bodies.OutputAsk) -> bodies.Nothing:
+def write_output(engine: Engine, job: int, ask: bodies.OutputAsk) -> bodies.Nothing:
     info = None if ask.info is msgspec.UNSET else ask.info
     engine.show_output(ask.pool, job, ask.fence, ask.stdout, ask.stderr, info=info)
     return bodies.Nothing()

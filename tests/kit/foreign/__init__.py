@@ -1,1 +1,0 @@
-"""Another system, played: a Python that has only what that system has."""
